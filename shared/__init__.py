@@ -1,0 +1,1 @@
+"""The billing core: every decision that Chargeonce makes, and no cloud SDK."""

@@ -1,0 +1,385 @@
+"""The ports of the core: what it asks of the world. Adapters and the simulator implement them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from shared.event import UsageEvent
+from shared.record import Flow, Lease, Record, RecordId, State, Verdict
+
+
+class Clock(Protocol):
+    """Time and chance. Every wait and every random choice of the core goes through here."""
+
+    def monotonic(self) -> float:
+        """Seconds since some start; must go on while the machine is suspended."""
+
+    def now(self) -> datetime:
+        """The present moment in UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    def token(self) -> str:
+        """A fresh UUID in its usual form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What the broker says about a delivery. None of it ever decides a charge.
+
+    Args:
+        transport: `servicebus`, `pubsub-push`, `pubsub-pull`, or `reconcile`.
+        message_id: as the broker gives it; empty when it gives none.
+        delivery_count: 1 for the first delivery; None when the broker does not count.
+        attributes: the message's own properties, kept with a parked event.
+    """
+
+    transport: str
+    message_id: str = ""
+    delivery_count: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One delivery of one message."""
+
+    body: bytes
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the attempts table: which delivery, and what was decided about it."""
+
+    envelope: Envelope
+    decision: str
+    code: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedEvent:
+    """A message that is about to be dead-lettered, kept whole."""
+
+    reason: str
+    description: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """Everything that the first claim of an attempt stores, and everything a later one is held to.
+
+    Args:
+        key: the idempotency key.
+        event: the parsed event.
+        body: the raw message, kept when the claim is refused.
+        envelope: the delivery that asks.
+        flow: the flow for a new attempt; an existing attempt keeps its own.
+        create_parameters: the exact form of the create request for a new attempt.
+        require_run: whether a period without a run has to wait.
+        lease_seconds: how long the claim holds if nobody finishes or releases it.
+        token: names this claim, so that sending it again after a lost answer changes nothing.
+    """
+
+    key: str
+    event: UsageEvent
+    body: bytes
+    envelope: Envelope
+    flow: Flow
+    create_parameters: Mapping[str, str]
+    require_run: bool
+    lease_seconds: float
+    token: str
+
+
+class ClaimVerdict(StrEnum):
+    """How a claim was answered."""
+
+    CLAIMED = "claimed"
+    SETTLED = "settled"
+    BUSY = "busy"
+    CONFLICT = "conflict"
+    RUN_MISSING = "run_missing"
+    RUN_CLOSED = "run_closed"
+    WRONG_CURRENCY = "wrong_currency"
+    CAP_REACHED = "cap_reached"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """The answer to a claim.
+
+    Args:
+        verdict: how it was answered.
+        record: the row as it now is; None when there is none.
+        database_time: the database's clock, the only one that ages are counted by.
+    """
+
+    verdict: ClaimVerdict
+    record: Record | None
+    database_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a record ends as (or `processing`, or `parked`).
+
+    Args:
+        state: the state to write. `charged` is proof of money and is written whatever the fence.
+        payment_id: the PaymentIntent or charge; None when there is none.
+        code: a short machine-readable reason; None for a charge.
+    """
+
+    state: State
+    payment_id: str | None = None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishResult:
+    """What became of an ending.
+
+    Args:
+        record: the row as it now is; None when it is gone.
+        written: False when the fence had moved on or the row was already final.
+        second_payment: proof came of a payment other than the recorded one: a double charge.
+        run_closed: recording the money passed the cap, so the run was closed.
+    """
+
+    record: Record | None
+    written: bool
+    second_payment: bool = False
+    run_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Giving up the lease without an ending. The hold always stays.
+
+    Args:
+        doubt: Stripe may have acted: a row in progress becomes in doubt.
+        create_in_doubt: a PaymentIntent may exist at Stripe that the row does not name.
+        code: what stood in the way.
+        due_in_seconds: when reconcile looks at the row; None for never (an operator must).
+    """
+
+    doubt: bool
+    create_in_doubt: bool
+    code: str | None
+    due_in_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The Stripe account and mode that this database serves; None while not known."""
+
+    account_id: str | None
+    livemode: bool | None
+
+
+class Records(Protocol):
+    """The records, as the billing core needs them. Each call is one transaction.
+
+    Every method may raise `RecordsUnavailable`: then the write may or may not have happened, and
+    sending it again is safe.
+    """
+
+    def identify(self, account_id: str | None, livemode: bool | None) -> Identity:
+        """Store what is not stored yet, and return what is stored. The first writer wins."""
+
+    def claim(self, request: ClaimRequest) -> ClaimResult:
+        """Insert the row or take it over, hold the amount against the cap, or say why not.
+
+        A refusal that dead-letters the message keeps its body among the parked events.
+        """
+
+    def resume(
+        self, record_id: RecordId, envelope: Envelope, lease_seconds: float, token: str
+    ) -> ClaimResult:
+        """Take over an unfinished row without a message. Checks nothing of the run."""
+
+    def store_payment(self, lease: Lease, payment_id: str) -> str | None:
+        """Store the id of a created PaymentIntent, unless one is stored already.
+
+        Returns:
+            The stored id, which alone may be confirmed; None when the lease is no longer ours.
+        """
+
+    def store_verdict(self, lease: Lease, verdict: Verdict) -> bool:
+        """Store why the PaymentIntent is about to be canceled; False: the lease is not ours."""
+
+    def finish(
+        self, record: Record, ending: Ending, note: Note, parked: ParkedEvent | None
+    ) -> FinishResult:
+        """Write the ending and move the money in the run, in one transaction."""
+
+    def release(
+        self, lease: Lease, release: Release, note: Note, parked: ParkedEvent | None
+    ) -> None:
+        """End the lease at once. Does nothing when the lease is no longer ours."""
+
+    def park(self, parked: ParkedEvent, note: Note) -> None:
+        """Keep a message that has no record."""
+
+    def due(self, limit: int) -> Sequence[RecordId]:
+        """Unfinished rows that nobody holds and whose time to look has come, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One billing period's spend. Amounts are in the currency's smallest unit."""
+
+    billing_period: str
+    currency: str
+    expected_cents: int
+    cap_cents: int
+    held_cents: int
+    charged_cents: int
+    is_open: bool
+    closed_reason: str | None
+    opened_at: datetime
+
+
+class Runs(Protocol):
+    """The runs, as the mint timer and the operator's commands need them."""
+
+    def open_run(
+        self, billing_period: str, currency: str, expected_cents: int, cap_cents: int
+    ) -> tuple[Run, bool]:
+        """Open the period's run, counting what its records already hold and charged.
+
+        Returns:
+            The run, and whether this call opened it. An existing run is returned as it is.
+        """
+
+    def get_run(self, billing_period: str) -> Run | None:
+        """The run, or None."""
+
+    def close_run(self, billing_period: str, reason: str) -> Run:
+        """Refuse new claims from now on. Raises `RunError` when there is no such run."""
+
+    def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
+        """Set a higher cap and reopen a run that closed over its cap.
+
+        Raises:
+            RunError: no such run, or the new cap is not higher.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLine:
+    """One row of the attempts table."""
+
+    noted_at: datetime
+    attempt: int | None
+    fence: int | None
+    transport: str
+    message_id: str
+    delivery_count: int | None
+    decision: str
+    code: str | None
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodStatus:
+    """A period at a glance."""
+
+    billing_period: str
+    run: Run | None
+    count_by_state: Mapping[State, int]
+    cents_by_state: Mapping[State, int]
+    parked_event_count: int
+    oldest_unfinished: Record | None
+    database_time: datetime
+
+
+class Reports(Protocol):
+    """What the operator's commands read."""
+
+    def status(self, billing_period: str) -> PeriodStatus:
+        """Counts by state, the run, and the oldest record that is not finished."""
+
+    def get_record(self, record_id: RecordId) -> Record | None:
+        """The record, or None."""
+
+    def attempts(self, record_id: RecordId, limit: int) -> Sequence[AttemptLine]:
+        """The newest attempts of a record, oldest of them first."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripeRequest:
+    """One request to Stripe's API.
+
+    Args:
+        method: HTTP method.
+        path: begins with `/v1/`.
+        parameters: flat form fields in Stripe's bracket notation.
+        idempotency_key: for POST; None for GET.
+    """
+
+    method: Literal["get", "post"]
+    path: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StripeResponse:
+    """What came back over HTTP, unread. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NoResponse:
+    """Nothing complete came back.
+
+    Args:
+        sent: False only when it is certain that Stripe got nothing (refused, DNS, connect timeout).
+        problem: the kind of transport error, in a word or two.
+    """
+
+    sent: bool
+    problem: str
+
+
+class Payments(Protocol):
+    """One HTTP attempt at Stripe. Reads nothing into the answer and never retries."""
+
+    def send(
+        self, request: StripeRequest, timeout_seconds: float, vault_key: str | None = None
+    ) -> StripeResponse | NoResponse:
+        """Send the request once.
+
+        Args:
+            request: what to send.
+            timeout_seconds: the total time for connecting and the whole answer; cut off after it.
+            vault_key: used in place of the configured API key; None for that one.
+        """
+
+
+class Settlement(Protocol):
+    """The broker's side of one delivery. The core calls exactly one of these, after the record."""
+
+    def complete(self) -> None:
+        """The message is done with. Raises `SettlementFailed`."""
+
+    def dead_letter(self, reason: str, description: str) -> None:
+        """Move the message to the dead letters. Raises `SettlementFailed`."""
+
+    def leave(self) -> None:
+        """Let the broker deliver it again after its own pause: no abandon, no nack, no error."""

@@ -1,0 +1,31 @@
+"""Finishing records without their messages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from shared.biller import Biller
+from shared.outcome import Outcome
+from shared.ports import Records
+
+DEFAULT_LIMIT = 200
+
+
+def reconcile(
+    biller: Biller, records: Records, limit: int = DEFAULT_LIMIT
+) -> Mapping[Outcome, int]:
+    """Drive unfinished records on, oldest first, through the same code path as a message.
+
+    Args:
+        biller: drives them.
+        records: knows which are due: nobody holds them and their pause is over.
+        limit: the most to look at.
+
+    Returns:
+        How many came to which outcome.
+
+    Raises:
+        RecordsUnavailable: the database is away; what was done before stands.
+    """
+    return Counter(biller.resume(record_id) for record_id in records.due(limit))

@@ -1,0 +1,324 @@
+"""The settings: read and checked here and nowhere else, with one error that lists every problem.
+
+No message quotes a value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from shared.biller import BillingRules
+from shared.errors import SettingsError
+from shared.record import Flow
+
+Value = TypeVar("Value")
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CURRENCY = re.compile(r"[A-Za-z]{3}")
+_API_KEY_MODES = {"rk_live_": True, "sk_live_": True, "rk_test_": False, "sk_test_": False}
+MAX_REPLAY_HOURS = 23.9
+MAX_LEASE_SECONDS = 3600.0
+PUSH_AUTH_MODES = ("iam", "oidc", "none")
+VAULT_PROVIDERS = ("ledger", "proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class StripeSettings:
+    """How to reach Stripe."""
+
+    api_key: str = field(repr=False)
+    api_base: str
+    connect_timeout_seconds: float
+    read_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PubsubSettings:
+    """Google Cloud's side."""
+
+    project: str | None
+    topic: str | None
+    subscription: str | None
+    dead_letter_topic: str | None
+    push_auth: str
+    push_audience: str | None
+    push_service_account: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What the mint timer and `run open` use."""
+
+    cap_percent: int
+    period_format: str
+    period_offset: int
+    expected_total_cents: int | None
+    expected_total_sql: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the environment says."""
+
+    database_url: str = field(repr=False)
+    database_pool_size: int
+    worker_concurrency: int
+    rules: BillingRules
+    stripe: StripeSettings
+    pubsub: PubsubSettings
+    run: RunSettings
+    warnings: tuple[str, ...]
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check every setting.
+
+    Args:
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    settings = Settings(
+        database_url=reader.required("DATABASE_URL"),
+        database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
+        worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
+        rules=_read_rules(reader),
+        stripe=_read_stripe(reader),
+        pubsub=_read_pubsub(reader),
+        run=_read_run(reader),
+        warnings=tuple(reader.warnings),
+    )
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return settings
+
+
+def read_database_url(environment: Mapping[str, str] | None = None) -> str:
+    """The database alone, for commands that need nothing else.
+
+    Raises:
+        SettingsError: it is missing.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    database_url = reader.required("DATABASE_URL")
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return database_url
+
+
+def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[RunSettings, str]:
+    """What opening a run needs: its settings and the default currency.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    run, currency = _read_run(reader), _read_currency(reader)
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return run, currency
+
+
+def check_push_settings(pubsub: PubsubSettings) -> None:
+    """Check what only the push endpoint needs.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    problems = []
+    if pubsub.dead_letter_topic is None:
+        problems.append(
+            "PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"
+        )
+    elif pubsub.project is None and not pubsub.dead_letter_topic.startswith("projects/"):
+        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it")
+    if pubsub.push_auth == "iam" and pubsub.push_service_account is None:
+        problems.append(
+            "PUBSUB_PUSH_AUTH=iam needs PUBSUB_PUSH_SERVICE_ACCOUNT: anybody who may invoke the "
+            "function could bill otherwise"
+        )
+    if problems:
+        raise SettingsError(problems)
+
+
+class _Reader:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        value = self._environment.get(name, "").strip()
+        return value or None
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            self.problems.append(f"{name} is missing")
+        return value or ""
+
+    def _parsed(
+        self, name: str, default: Value, parse: Callable[[str], Value], expected: str
+    ) -> Value:
+        value = self.text(name)
+        if value is None:
+            return default
+        try:
+            return parse(value)
+        except ValueError:
+            self.problems.append(f"{name} must be {expected}")
+            return default
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        def parse(value: str) -> str:
+            if value.lower() not in choices:
+                raise ValueError
+            return value.lower()
+
+        return self._parsed(name, default, parse, f"one of {', '.join(choices)}")
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        def parse(value: str) -> bool:
+            _refuse_unless(value.lower() in ("true", "1", "false", "0"))
+            return value.lower() in ("true", "1")
+
+        return self._parsed(name, default, parse, "true or false")
+
+    def number(self, name: str, default: float, *, least: float, most: float) -> float:
+        def parse(value: str) -> float:
+            number = float(value)
+            _refuse_unless(least <= number <= most)
+            return number
+
+        return self._parsed(name, default, parse, f"a number from {least:g} to {most:g}")
+
+    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
+        def parse(value: str) -> int:
+            number = int(value)
+            _refuse_unless(least <= number <= most)
+            return number
+
+        return self._parsed(name, default, parse, f"a whole number from {least} to {most}")
+
+    def matching(self, name: str, default: str, pattern: re.Pattern[str], expected: str) -> str:
+        def parse(value: str) -> str:
+            _refuse_unless(pattern.fullmatch(value) is not None)
+            return value
+
+        return self._parsed(name, default, parse, expected)
+
+
+def _refuse_unless(condition: bool) -> None:
+    if not condition:
+        raise ValueError
+
+
+def _read_currency(reader: _Reader) -> str:
+    return reader.matching("BILLING_CURRENCY", "usd", _CURRENCY, "a three-letter code").lower()
+
+
+def _read_rules(reader: _Reader) -> BillingRules:
+    connect = reader.number("STRIPE_CONNECT_TIMEOUT_SECONDS", 5, least=0.1, most=60)
+    read = reader.number("STRIPE_READ_TIMEOUT_SECONDS", 30, least=0.1, most=300)
+    budget = reader.number("CHARGE_BUDGET_SECONDS", 120, least=1, most=MAX_LEASE_SECONDS)
+    lease = reader.number("CLAIM_LEASE_SECONDS", 180, least=1, most=MAX_LEASE_SECONDS)
+    attempt = connect + read
+    if budget < attempt:
+        reader.problems.append(
+            f"CHARGE_BUDGET_SECONDS ({budget:g}) must leave room for one attempt "
+            f"({attempt:g} = STRIPE_CONNECT_TIMEOUT_SECONDS + STRIPE_READ_TIMEOUT_SECONDS)"
+        )
+    if budget + attempt >= lease:
+        reader.problems.append(
+            f"CLAIM_LEASE_SECONDS ({lease:g}) must be longer than CHARGE_BUDGET_SECONDS plus one "
+            f"attempt ({budget:g} + {attempt:g}): else a lease lapses while Stripe is answering"
+        )
+    namespace = "letters, digits, dots, dashes or underscores (no colon), at most 64"
+    return BillingRules(
+        flow=Flow(reader.choice("STRIPE_FLOW", "payment_intent", tuple(Flow))),
+        key_namespace=reader.matching(
+            "BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, namespace
+        ),
+        currency=_read_currency(reader),
+        require_run=reader.flag("BILLING_REQUIRE_RUN", default=True),
+        budget_seconds=budget,
+        lease_seconds=lease,
+        attempt_seconds=attempt,
+        max_attempts=reader.whole("STRIPE_MAX_ATTEMPTS", 2, least=1, most=10),
+        replay_hours=reader.number("STRIPE_REPLAY_HOURS", 23, least=0.1, most=MAX_REPLAY_HOURS),
+        max_deliveries=reader.whole("BILLING_MAX_DELIVERIES", 10, least=2, most=2000),
+        max_requests_per_second=reader.number(
+            "STRIPE_MAX_REQUESTS_PER_SECOND", 0, least=0, most=10_000
+        ),
+        key_livemode=_key_livemode(reader),
+    )
+
+
+def _key_livemode(reader: _Reader) -> bool | None:
+    api_key = reader.text("STRIPE_API_KEY") or ""
+    return next(
+        (mode for prefix, mode in _API_KEY_MODES.items() if api_key.startswith(prefix)), None
+    )
+
+
+def _read_stripe(reader: _Reader) -> StripeSettings:
+    api_key = reader.required("STRIPE_API_KEY")
+    if api_key and _key_livemode(reader) is None:
+        reader.problems.append(
+            "STRIPE_API_KEY must start with rk_live_, rk_test_, sk_live_ or sk_test_"
+        )
+    if api_key.startswith("sk_"):
+        reader.warnings.append(
+            "STRIPE_API_KEY is a secret key: a restricted key (rk_...) with write access to "
+            "PaymentIntents and read access to Customers and Charges is enough"
+        )
+    if reader.text("STRIPE_ACCOUNT") is not None:
+        reader.problems.append("STRIPE_ACCOUNT is set, but Stripe Connect is not supported")
+    api_base = reader.text("STRIPE_API_BASE") or "https://api.stripe.com"
+    if not api_base.startswith(("https://", "http://")):
+        reader.problems.append("STRIPE_API_BASE must start with https:// (or http:// on a desk)")
+    return StripeSettings(
+        api_key=api_key,
+        api_base=api_base.rstrip("/"),
+        connect_timeout_seconds=reader.number(
+            "STRIPE_CONNECT_TIMEOUT_SECONDS", 5, least=0.1, most=60
+        ),
+        read_timeout_seconds=reader.number("STRIPE_READ_TIMEOUT_SECONDS", 30, least=0.1, most=300),
+    )
+
+
+def _read_pubsub(reader: _Reader) -> PubsubSettings:
+    push_auth = reader.choice("PUBSUB_PUSH_AUTH", "iam", PUSH_AUTH_MODES)
+    audience = reader.text("PUBSUB_PUSH_AUDIENCE")
+    service_account = reader.text("PUBSUB_PUSH_SERVICE_ACCOUNT")
+    if push_auth == "oidc" and (audience is None or service_account is None):
+        reader.problems.append(
+            "PUBSUB_PUSH_AUTH=oidc needs PUBSUB_PUSH_AUDIENCE and PUBSUB_PUSH_SERVICE_ACCOUNT: "
+            "without them any Google token would be let in"
+        )
+    return PubsubSettings(
+        project=reader.text("GOOGLE_CLOUD_PROJECT"),
+        topic=reader.text("PUBSUB_TOPIC"),
+        subscription=reader.text("PUBSUB_SUBSCRIPTION"),
+        dead_letter_topic=reader.text("PUBSUB_DEAD_LETTER_TOPIC"),
+        push_auth=push_auth,
+        push_audience=audience,
+        push_service_account=service_account,
+    )
+
+
+def _read_run(reader: _Reader) -> RunSettings:
+    expected = reader.whole("BILLING_EXPECTED_TOTAL_CENTS", 0, least=0, most=10**15)
+    return RunSettings(
+        cap_percent=reader.whole("BILLING_CAP_PERCENT", 110, least=100, most=1000),
+        period_format=reader.text("BILLING_PERIOD_FORMAT") or "%Y-%m",
+        period_offset=reader.whole("BILLING_PERIOD_OFFSET", -1, least=-1000, most=1000),
+        expected_total_cents=expected or None,
+        expected_total_sql=reader.text("BILLING_EXPECTED_TOTAL_SQL"),
+    )

@@ -1,0 +1,1 @@
+"""Stores for the records: PostgreSQL for production, memory for tests and the simulator."""

@@ -1,0 +1,526 @@
+"""The records in memory: for tests of your own, and for the simulator.
+
+It passes the same contract tests as the PostgreSQL store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from shared.errors import RunError
+from shared.event import UsageEvent
+from shared.outcome import Outcome
+from shared.ports import (
+    AttemptLine,
+    ClaimRequest,
+    ClaimResult,
+    ClaimVerdict,
+    Clock,
+    Ending,
+    Envelope,
+    FinishResult,
+    Identity,
+    Note,
+    ParkedEvent,
+    PeriodStatus,
+    Release,
+    Run,
+)
+from shared.record import FINAL, UNFINISHED, Lease, Record, RecordId, State, Verdict
+
+CLOSED_OVER_CAP = "over_cap"
+
+_DEAD_LETTERED = {
+    ClaimVerdict.CONFLICT: Outcome.CONFLICT,
+    ClaimVerdict.RUN_CLOSED: Outcome.RUN_CLOSED,
+    ClaimVerdict.WRONG_CURRENCY: Outcome.WRONG_CURRENCY,
+    ClaimVerdict.CAP_REACHED: Outcome.CAP_REACHED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedLine:
+    """One parked event as the store keeps it."""
+
+    reason: str
+    description: str
+    body: bytes
+    envelope: Envelope
+
+
+@dataclass(slots=True)
+class _Row:
+    record: Record
+    holder: str
+    due_at: datetime | None
+
+
+class MemoryStore:
+    """Implements the ports `Records`, `Runs` and `Reports` over dictionaries.
+
+    Args:
+        clock: stands in for the database's clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._rows: dict[RecordId, _Row] = {}
+        self._runs: dict[str, Run] = {}
+        self._identity = Identity(None, None)
+        self._attempts: list[tuple[RecordId | None, AttemptLine]] = []
+        self.parked_events: list[ParkedLine] = []
+        self.suspended = False
+
+    def identify(self, account_id: str | None, livemode: bool | None) -> Identity:
+        """See `Records.identify`."""
+        with self._lock:
+            known = self._identity
+            self._identity = Identity(
+                account_id if known.account_id is None else known.account_id,
+                livemode if known.livemode is None else known.livemode,
+            )
+            return self._identity
+
+    def claim(self, request: ClaimRequest) -> ClaimResult:
+        """See `Records.claim`."""
+        with self._lock:
+            verdict = self._decide_claim(request)
+            record_id = RecordId(request.event.customer_id, request.event.billing_period)
+            row = self._rows.get(record_id)
+            record = row.record if row else None
+            self._note_claim(request, record_id, verdict, record)
+            return ClaimResult(verdict, record, self._clock.now())
+
+    def resume(
+        self, record_id: RecordId, envelope: Envelope, lease_seconds: float, token: str
+    ) -> ClaimResult:
+        """See `Records.resume`."""
+        with self._lock:
+            row = self._rows.get(record_id)
+            if self.suspended:
+                verdict = ClaimVerdict.SUSPENDED
+            elif row is None or row.record.state not in UNFINISHED:
+                verdict = ClaimVerdict.SETTLED
+            else:
+                verdict = self._take_over(row, lease_seconds, token)
+            if verdict is ClaimVerdict.CLAIMED:
+                self._note(record_id, Note(envelope, str(verdict)))
+            record = row.record if row else None
+            return ClaimResult(verdict, record, self._clock.now())
+
+    def store_payment(self, lease: Lease, payment_id: str) -> str | None:
+        """See `Records.store_payment`."""
+        with self._lock:
+            row = self._held(lease)
+            if row is None:
+                return None
+            if row.record.payment_id is None:
+                self._update(row, payment_id=payment_id)
+            return row.record.payment_id
+
+    def store_verdict(self, lease: Lease, verdict: Verdict) -> bool:
+        """See `Records.store_verdict`."""
+        with self._lock:
+            row = self._held(lease)
+            if row is None:
+                return False
+            self._update(row, verdict=verdict)
+            return True
+
+    def finish(
+        self, record: Record, ending: Ending, note: Note, parked: ParkedEvent | None
+    ) -> FinishResult:
+        """See `Records.finish`."""
+        with self._lock:
+            self._note(record.record_id, note)
+            self._park(parked, note.envelope)
+            row = self._rows.get(record.record_id)
+            if ending.state is State.CHARGED:
+                return self._finish_charged(row, record, ending)
+            if row is None:
+                return FinishResult(None, written=False)
+            if self._held(record.lease) is None:
+                return FinishResult(row.record, written=False)
+            self._end(row, ending)
+            return FinishResult(row.record, written=True)
+
+    def release(
+        self, lease: Lease, release: Release, note: Note, parked: ParkedEvent | None
+    ) -> None:
+        """See `Records.release`."""
+        with self._lock:
+            self._note(lease.record_id, note)
+            self._park(parked, note.envelope)
+            row = self._held(lease)
+            if row is None:
+                return
+            record = row.record
+            doubt = release.doubt and record.state is not State.PROCESSING
+            self._update(
+                row,
+                state=State.IN_DOUBT if doubt else record.state,
+                doubts=record.doubts + (1 if release.doubt else 0),
+                create_in_doubt=record.create_in_doubt or release.create_in_doubt,
+                code=release.code,
+                lease_until=self._clock.now(),
+            )
+            row.due_at = self._after(release.due_in_seconds)
+
+    def park(self, parked: ParkedEvent, note: Note) -> None:
+        """See `Records.park`."""
+        with self._lock:
+            self._note(None, note)
+            self._park(parked, note.envelope)
+
+    def due(self, limit: int) -> Sequence[RecordId]:
+        """See `Records.due`."""
+        with self._lock:
+            now = self._clock.now()
+            waiting = [
+                (row.due_at, record_id.customer_id, record_id)
+                for record_id, row in self._rows.items()
+                if row.record.state in UNFINISHED
+                and row.record.lease_until <= now
+                and row.due_at is not None
+                and row.due_at <= now
+            ]
+            return [record_id for _, _, record_id in sorted(waiting, key=lambda w: w[:2])[:limit]]
+
+    def open_run(
+        self, billing_period: str, currency: str, expected_cents: int, cap_cents: int
+    ) -> tuple[Run, bool]:
+        """See `Runs.open_run`."""
+        with self._lock:
+            if billing_period in self._runs:
+                return self._runs[billing_period], False
+            held_cents = charged_cents = 0
+            for row in self._rows.values():
+                record = row.record
+                if (record.billing_period, record.fingerprint.currency) != (
+                    billing_period,
+                    currency,
+                ):
+                    continue
+                if record.state in UNFINISHED:
+                    self._update(row, held_cents=record.fingerprint.amount_cents)
+                    held_cents += record.fingerprint.amount_cents
+                elif record.state is State.CHARGED:
+                    charged_cents += record.fingerprint.amount_cents
+            run = Run(
+                billing_period,
+                currency,
+                expected_cents,
+                cap_cents,
+                held_cents,
+                charged_cents,
+                True,
+                None,
+                self._clock.now(),
+            )
+            self._runs[billing_period] = run
+            return run, True
+
+    def get_run(self, billing_period: str) -> Run | None:
+        """See `Runs.get_run`."""
+        with self._lock:
+            return self._runs.get(billing_period)
+
+    def close_run(self, billing_period: str, reason: str) -> Run:
+        """See `Runs.close_run`."""
+        with self._lock:
+            run = self._existing_run(billing_period)
+            if run.is_open:
+                run = self._runs[billing_period] = replace(run, is_open=False, closed_reason=reason)
+            return run
+
+    def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
+        """See `Runs.raise_cap`."""
+        with self._lock:
+            run = self._existing_run(billing_period)
+            if cap_cents <= run.cap_cents:
+                raise RunError(
+                    f"the cap of run {billing_period} is {run.cap_cents}; "
+                    f"{cap_cents} would not raise it"
+                )
+            reopens = run.closed_reason == CLOSED_OVER_CAP
+            run = replace(
+                run,
+                cap_cents=cap_cents,
+                is_open=run.is_open or reopens,
+                closed_reason=None if reopens else run.closed_reason,
+            )
+            self._runs[billing_period] = run
+            return run
+
+    def status(self, billing_period: str) -> PeriodStatus:
+        """See `Reports.status`."""
+        with self._lock:
+            records = [
+                row.record
+                for row in self._rows.values()
+                if row.record.billing_period == billing_period
+            ]
+            cents: Counter[State] = Counter()
+            for record in records:
+                cents[record.state] += record.fingerprint.amount_cents
+            unfinished = [record for record in records if record.state in UNFINISHED]
+            return PeriodStatus(
+                billing_period=billing_period,
+                run=self._runs.get(billing_period),
+                count_by_state=Counter(record.state for record in records),
+                cents_by_state=cents,
+                parked_event_count=len(self.parked_events),
+                oldest_unfinished=min(
+                    unfinished, key=lambda record: record.attempt_started_at, default=None
+                ),
+                database_time=self._clock.now(),
+            )
+
+    def get_record(self, record_id: RecordId) -> Record | None:
+        """See `Reports.get_record`."""
+        with self._lock:
+            row = self._rows.get(record_id)
+            return row.record if row else None
+
+    def attempts(self, record_id: RecordId, limit: int) -> Sequence[AttemptLine]:
+        """See `Reports.attempts`."""
+        with self._lock:
+            return [line for owner, line in self._attempts if owner == record_id][-limit:]
+
+    def records(self) -> Sequence[Record]:
+        """All records, for a test to look at."""
+        with self._lock:
+            return [row.record for row in self._rows.values()]
+
+    def _decide_claim(self, request: ClaimRequest) -> ClaimVerdict:
+        event = request.event
+        record_id = RecordId(event.customer_id, event.billing_period)
+        row = self._rows.get(record_id)
+        if self.suspended:
+            return ClaimVerdict.SUSPENDED
+        if row is None:
+            return self._insert(request, record_id)
+        record = row.record
+        if record.fingerprint != event.fingerprint:
+            return ClaimVerdict.CONFLICT
+        if record.state in (State.DECLINED, State.REJECTED) and event.attempt > record.attempt:
+            return self._start_attempt(row, request)
+        if record.state is State.PARKED:
+            return self._start_again(row, request)
+        if record.state in FINAL or record.state is State.PROCESSING:
+            return ClaimVerdict.SETTLED
+        if row.due_at is None and record.state is State.IN_DOUBT:
+            return ClaimVerdict.CONFLICT
+        return self._take_over(row, request.lease_seconds, request.token)
+
+    def _insert(self, request: ClaimRequest, record_id: RecordId) -> ClaimVerdict:
+        refusal, held_cents = self._hold(request)
+        if refusal is not None:
+            return refusal
+        now = self._clock.now()
+        event = request.event
+        record = Record(
+            customer_id=record_id.customer_id,
+            billing_period=record_id.billing_period,
+            key=request.key,
+            fingerprint=event.fingerprint,
+            attempt=event.attempt,
+            state=State.IN_PROGRESS,
+            fence=1,
+            attempt_fence=1,
+            flow=request.flow,
+            create_parameters=dict(request.create_parameters),
+            create_number=0,
+            payment_method_id=event.payment_method_id,
+            payment_id=None,
+            verdict=None,
+            code=None,
+            held_cents=held_cents,
+            doubts=0,
+            create_in_doubt=False,
+            attempt_started_at=now,
+            lease_until=now + timedelta(seconds=request.lease_seconds),
+            updated_at=now,
+        )
+        self._rows[record_id] = _Row(record, request.token, now)
+        return ClaimVerdict.CLAIMED
+
+    def _start_attempt(self, row: _Row, request: ClaimRequest) -> ClaimVerdict:
+        refusal, held_cents = self._hold(request)
+        if refusal is not None:
+            return refusal
+        self._open_attempt(row, request, held_cents)
+        self._update(
+            row,
+            attempt=request.event.attempt,
+            flow=request.flow,
+            create_parameters=dict(request.create_parameters),
+            create_number=0,
+            payment_method_id=request.event.payment_method_id,
+        )
+        return ClaimVerdict.CLAIMED
+
+    def _start_again(self, row: _Row, request: ClaimRequest) -> ClaimVerdict:
+        refusal, held_cents = self._hold(request)
+        if refusal is not None:
+            return refusal
+        self._open_attempt(row, request, held_cents)
+        # The parked PaymentIntent is canceled, and its key would bring it back.
+        self._update(row, create_number=row.record.create_number + 1)
+        return ClaimVerdict.CLAIMED
+
+    def _open_attempt(self, row: _Row, request: ClaimRequest, held_cents: int) -> None:
+        now = self._clock.now()
+        row.holder = request.token
+        row.due_at = now
+        self._update(
+            row,
+            state=State.IN_PROGRESS,
+            fence=row.record.fence + 1,
+            attempt_fence=row.record.fence + 1,
+            payment_id=None,
+            verdict=None,
+            code=None,
+            held_cents=held_cents,
+            attempt_started_at=now,
+            lease_until=now + timedelta(seconds=request.lease_seconds),
+        )
+
+    def _take_over(self, row: _Row, lease_seconds: float, token: str) -> ClaimVerdict:
+        now = self._clock.now()
+        if row.holder == token:
+            return ClaimVerdict.CLAIMED
+        if row.record.lease_until > now:
+            return ClaimVerdict.BUSY
+        row.holder = token
+        self._update(
+            row,
+            fence=row.record.fence + 1,
+            lease_until=now + timedelta(seconds=lease_seconds),
+        )
+        return ClaimVerdict.CLAIMED
+
+    def _hold(self, request: ClaimRequest) -> tuple[ClaimVerdict | None, int]:
+        event: UsageEvent = request.event
+        run = self._runs.get(event.billing_period)
+        if run is None:
+            return (ClaimVerdict.RUN_MISSING, 0) if request.require_run else (None, 0)
+        if run.currency != event.currency:
+            return ClaimVerdict.WRONG_CURRENCY, 0
+        if not run.is_open:
+            return ClaimVerdict.RUN_CLOSED, 0
+        if run.held_cents + run.charged_cents + event.amount_cents > run.cap_cents:
+            return ClaimVerdict.CAP_REACHED, 0
+        held_cents = run.held_cents + event.amount_cents
+        self._runs[event.billing_period] = replace(run, held_cents=held_cents)
+        return None, event.amount_cents
+
+    def _finish_charged(self, row: _Row | None, record: Record, ending: Ending) -> FinishResult:
+        if row is None:
+            row = self._rows[record.record_id] = _Row(replace(record, held_cents=0), "", None)
+        elif row.record.state is State.CHARGED:
+            second = row.record.payment_id != ending.payment_id
+            return FinishResult(row.record, written=False, second_payment=second)
+        run_closed = self._end(row, ending)
+        return FinishResult(row.record, written=True, run_closed=run_closed)
+
+    def _end(self, row: _Row, ending: Ending) -> bool:
+        """Write an ending and move the money in the run; True when that closed the run."""
+        record = row.record
+        keeps_hold = ending.state is State.PROCESSING
+        released_cents = 0 if keeps_hold else record.held_cents
+        charged_cents = record.fingerprint.amount_cents if ending.state is State.CHARGED else 0
+        now = self._clock.now()
+        self._update(
+            row,
+            state=ending.state,
+            payment_id=ending.payment_id or record.payment_id,
+            code=ending.code,
+            verdict=None if ending.state is State.CHARGED else record.verdict,
+            held_cents=record.held_cents - released_cents,
+            lease_until=now,
+        )
+        row.due_at = now + timedelta(hours=1) if keeps_hold else None
+        run = self._runs.get(record.billing_period)
+        if run is None or run.currency != record.fingerprint.currency:
+            return False
+        run = replace(
+            run,
+            held_cents=run.held_cents - released_cents,
+            charged_cents=run.charged_cents + charged_cents,
+        )
+        closes = (
+            run.is_open and charged_cents > 0 and run.held_cents + run.charged_cents > run.cap_cents
+        )
+        if closes:
+            run = replace(run, is_open=False, closed_reason=CLOSED_OVER_CAP)
+        self._runs[record.billing_period] = run
+        return closes
+
+    def _held(self, lease: Lease) -> _Row | None:
+        row = self._rows.get(lease.record_id)
+        if row is None or row.record.fence != lease.fence or row.record.state not in UNFINISHED:
+            return None
+        return row
+
+    def _update(self, row: _Row, **changes: object) -> None:
+        changed = replace(row.record, **changes)  # type: ignore[arg-type]
+        row.record = replace(changed, updated_at=self._clock.now())
+
+    def _after(self, seconds: float | None) -> datetime | None:
+        return None if seconds is None else self._clock.now() + timedelta(seconds=seconds)
+
+    def _existing_run(self, billing_period: str) -> Run:
+        run = self._runs.get(billing_period)
+        if run is None:
+            raise RunError(f"there is no run for period {billing_period}")
+        return run
+
+    def _note_claim(
+        self,
+        request: ClaimRequest,
+        record_id: RecordId,
+        verdict: ClaimVerdict,
+        record: Record | None,
+    ) -> None:
+        outcome = _DEAD_LETTERED.get(verdict)
+        decision = str(verdict)
+        if verdict is ClaimVerdict.SETTLED and record is not None:
+            decision = f"already_{record.state}"
+            if record.state is State.REJECTED:
+                outcome = Outcome.REJECTED
+        self._note(record_id, Note(request.envelope, decision))
+        if outcome is not None:
+            self._park(ParkedEvent(outcome.reason, decision, request.body), request.envelope)
+
+    def _note(self, record_id: RecordId | None, note: Note) -> None:
+        row = self._rows.get(record_id) if record_id else None
+        line = AttemptLine(
+            noted_at=self._clock.now(),
+            attempt=row.record.attempt if row else None,
+            fence=row.record.fence if row else None,
+            transport=note.envelope.transport,
+            message_id=note.envelope.message_id,
+            delivery_count=note.envelope.delivery_count,
+            decision=note.decision,
+            code=note.code,
+            request_id=note.request_id,
+        )
+        self._attempts.append((record_id, line))
+
+    def _park(self, parked: ParkedEvent | None, envelope: Envelope) -> None:
+        if parked is None:
+            return
+        line = ParkedLine(parked.reason, parked.description, parked.body, envelope)
+        is_there = any(
+            (there.reason, there.body, there.envelope.message_id, there.envelope.transport)
+            == (line.reason, line.body, envelope.message_id, envelope.transport)
+            for there in self.parked_events
+        )
+        if not is_there:
+            self.parked_events.append(line)

@@ -1,0 +1,46 @@
+"""One claimed record on its way to an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.budget import Budget
+from shared.identity import StripeIdentity
+from shared.ports import Records, StripeRequest
+from shared.record import Record
+from shared.stripe_calls import CallResult, StripeCalls
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A claimed record with what it takes to drive it.
+
+    Args:
+        record: as the claim returned it.
+        database_time: the database's clock at the claim.
+        budget: this delivery's.
+        lease_seconds: how long a holder may act; two of them bound how long its requests can run.
+        records: the port to the records.
+        calls: the way to Stripe.
+        identity: the account and mode that answers must come from.
+        vault_key: the run's vault key, where calls go through a spend-cap proxy.
+    """
+
+    record: Record
+    database_time: datetime
+    budget: Budget
+    lease_seconds: float
+    records: Records
+    calls: StripeCalls
+    identity: StripeIdentity
+    vault_key: str | None = None
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago the first claim of this attempt was made, by the database's clock."""
+        return (self.database_time - self.record.attempt_started_at).total_seconds()
+
+    def send(self, request: StripeRequest) -> CallResult:
+        """Send a request to Stripe inside this delivery's budget."""
+        return self.calls.send(request, self.budget, self.vault_key)

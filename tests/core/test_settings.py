@@ -1,0 +1,108 @@
+"""The settings: checked in one place, all problems at once, never a value in a message."""
+
+import pytest
+
+from shared.errors import SettingsError
+from shared.record import Flow
+from shared.settings import check_push_settings, read_settings
+
+MINIMAL = {"DATABASE_URL": "postgresql://user:hunter2@host/db", "STRIPE_API_KEY": "rk_test_hunter2"}
+
+
+def problems_of(**changes: str) -> list[str]:
+    """The problems that some settings have on top of a minimal, valid environment."""
+    with pytest.raises(SettingsError) as caught:
+        read_settings({**MINIMAL, **changes})
+    return caught.value.problems
+
+
+def test_minimal_environment_gives_the_documented_defaults() -> None:
+    """Goal: a database and a key are enough, and the rest is as documented."""
+    settings = read_settings(MINIMAL)
+    rules = settings.rules
+    assert (rules.flow, rules.key_namespace, rules.currency) == (
+        Flow.PAYMENT_INTENT,
+        "usage-billing",
+        "usd",
+    )
+    assert (rules.budget_seconds, rules.lease_seconds, rules.attempt_seconds) == (120, 180, 35)
+    assert (rules.max_attempts, rules.replay_hours, rules.max_deliveries) == (2, 23, 10)
+    assert rules.require_run
+    assert rules.key_livemode is False
+    assert settings.stripe.api_base == "https://api.stripe.com"
+    assert (settings.run.cap_percent, settings.run.period_format) == (110, "%Y-%m")
+    assert settings.run.period_offset == -1
+    assert settings.pubsub.push_auth == "iam"
+    assert settings.warnings == ()
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    """Goal: nobody has to deploy once per mistake."""
+    with pytest.raises(SettingsError) as caught:
+        read_settings({"STRIPE_FLOW": "checkout", "BILLING_REQUIRE_RUN": "maybe"})
+    assert [problem.split()[0] for problem in caught.value.problems] == [
+        "DATABASE_URL",
+        "STRIPE_FLOW",
+        "BILLING_REQUIRE_RUN",
+        "STRIPE_API_KEY",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STRIPE_API_KEY", "pk_test_hunter2"),
+        ("STRIPE_API_BASE", "hunter2"),
+        ("STRIPE_FLOW", "hunter2"),
+        ("STRIPE_MAX_ATTEMPTS", "hunter2"),
+        ("STRIPE_MAX_ATTEMPTS", "0"),
+        ("STRIPE_REPLAY_HOURS", "24"),
+        ("STRIPE_READ_TIMEOUT_SECONDS", "nan"),
+        ("STRIPE_ACCOUNT", "acct_hunter2"),
+        ("BILLING_CURRENCY", "hunter2"),
+        ("BILLING_KEY_NAMESPACE", "hunter2:colon"),
+        ("BILLING_CAP_PERCENT", "99"),
+        ("BILLING_EXPECTED_TOTAL_CENTS", "-1"),
+        ("BILLING_MAX_DELIVERIES", "1"),
+        ("PUBSUB_PUSH_AUTH", "hunter2"),
+        ("PUBSUB_PUSH_AUTH", "oidc"),
+        ("WORKER_CONCURRENCY", "1.5"),
+        ("CLAIM_LEASE_SECONDS", "155"),
+        ("CHARGE_BUDGET_SECONDS", "30"),
+    ],
+)
+def test_wrong_value_is_named_and_not_quoted(name: str, value: str) -> None:
+    """Goal: the message says which setting, never what it holds."""
+    problems = problems_of(**{name: value})
+    assert any(name in problem for problem in problems)
+    assert "hunter2" not in str(SettingsError(problems))
+
+
+def test_lease_must_outlive_budget_and_one_attempt() -> None:
+    """Goal: no lease lapses while Stripe is still answering."""
+    assert read_settings({**MINIMAL, "CLAIM_LEASE_SECONDS": "156"}).rules.lease_seconds == 156
+    assert "CLAIM_LEASE_SECONDS" in problems_of(CLAIM_LEASE_SECONDS="155")[0]
+
+
+def test_secret_key_is_accepted_with_a_warning() -> None:
+    """Goal: a secret key works, and somebody is told that less would do."""
+    settings = read_settings({**MINIMAL, "STRIPE_API_KEY": "sk_live_hunter2"})
+    assert settings.rules.key_livemode is True
+    assert "restricted key" in settings.warnings[0]
+
+
+def test_secrets_stay_out_of_repr() -> None:
+    """Goal: settings that are printed by accident show no secret."""
+    assert "hunter2" not in repr(read_settings(MINIMAL))
+
+
+def test_push_needs_a_dead_letter_topic_and_an_account() -> None:
+    """Goal: the push endpoint does not start where it could lose events or let anybody in."""
+    with pytest.raises(SettingsError) as caught:
+        check_push_settings(read_settings(MINIMAL).pubsub)
+    assert len(caught.value.problems) == 2
+    complete = {
+        "PUBSUB_DEAD_LETTER_TOPIC": "projects/p/topics/dead",
+        "PUBSUB_PUSH_SERVICE_ACCOUNT": "push@p.iam.gserviceaccount.com",
+    }
+    check_push_settings(read_settings({**MINIMAL, **complete}).pubsub)
