@@ -377,7 +377,7 @@ _OUTCOME_OF_REFUSAL = {
 }
 
 REFUSAL_MESSAGES = {
-    ClaimVerdict.CONFLICT: "amount, currency or Stripe customer differ from the recorded charge",
+    ClaimVerdict.CONFLICT: "the event differs from the record, or another request has its key",
     ClaimVerdict.RUN_MISSING: "no run is open for this period yet",
     ClaimVerdict.RUN_CLOSED: "the run of this period is closed",
     ClaimVerdict.WRONG_CURRENCY: "the run of this period is in another currency",

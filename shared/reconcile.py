@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from shared.biller import Biller
 from shared.outcome import Outcome
@@ -13,7 +13,10 @@ DEFAULT_LIMIT = 200
 
 
 def reconcile(
-    biller: Biller, records: Records, limit: int = DEFAULT_LIMIT
+    biller: Biller,
+    records: Records,
+    limit: int = DEFAULT_LIMIT,
+    on_outcome: Callable[[Outcome], None] | None = None,
 ) -> Mapping[Outcome, int]:
     """Drive unfinished records on, oldest first, through the same code path as a message.
 
@@ -21,6 +24,7 @@ def reconcile(
         biller: drives them.
         records: knows which are due: nobody holds them and their pause is over.
         limit: the most to look at.
+        on_outcome: told after each record, for a progress bar.
 
     Returns:
         How many came to which outcome.
@@ -28,4 +32,10 @@ def reconcile(
     Raises:
         RecordsUnavailable: the database is away; what was done before stands.
     """
-    return Counter(biller.resume(record_id) for record_id in records.due(limit))
+    outcomes: Counter[Outcome] = Counter()
+    for record_id in records.due(limit):
+        outcome = biller.resume(record_id)
+        outcomes[outcome] += 1
+        if on_outcome is not None:
+            on_outcome(outcome)
+    return outcomes

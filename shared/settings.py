@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from shared.biller import BillingRules
@@ -19,9 +19,11 @@ Value = TypeVar("Value")
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
+_TOPIC = re.compile(r"(projects/[^/]+/topics/)?[^/]+")
 _API_KEY_MODES = {"rk_live_": True, "sk_live_": True, "rk_test_": False, "sk_test_": False}
 MAX_REPLAY_HOURS = 23.9
 MAX_LEASE_SECONDS = 3600.0
+MAX_FUNCTION_SECONDS = 3600
 PUSH_AUTH_MODES = ("iam", "oidc", "none")
 VAULT_PROVIDERS = ("ledger", "proxy")
 
@@ -48,6 +50,25 @@ class PubsubSettings:
     push_audience: str | None
     push_service_account: str | None
 
+    @property
+    def dead_letter_path(self) -> str:
+        """The dead-letter topic's full name."""
+        topic = self.dead_letter_topic or ""
+        return topic if "/" in topic else f"projects/{self.project}/topics/{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSettings:
+    """What functions-framework goes by, read from the same variables.
+
+    Args:
+        threads: how many requests one process handles at once.
+        timeout_seconds: when a request is given up; None when nobody says so.
+    """
+
+    threads: int
+    timeout_seconds: int | None
+
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
@@ -70,6 +91,7 @@ class Settings:
     rules: BillingRules
     stripe: StripeSettings
     pubsub: PubsubSettings
+    function: FunctionSettings
     run: RunSettings
     warnings: tuple[str, ...]
 
@@ -84,18 +106,29 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         SettingsError: lists all problems at once.
     """
     reader = _Reader(os.environ if environment is None else environment)
-    settings = Settings(
-        database_url=reader.required("DATABASE_URL"),
-        database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
-        worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
-        rules=_read_rules(reader),
-        stripe=_read_stripe(reader),
-        pubsub=_read_pubsub(reader),
-        run=_read_run(reader),
-        warnings=tuple(reader.warnings),
-    )
+    settings = _read_all(reader)
     if reader.problems:
         raise SettingsError(reader.problems)
+    return settings
+
+
+def read_push_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check every setting, with what only the push endpoint needs.
+
+    Args:
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    settings = _read_all(reader)
+    problems = [*reader.problems, *_push_problems(settings)]
+    if problems:
+        raise SettingsError(problems)
+    if settings.pubsub.push_auth == "none":
+        warning = "PUBSUB_PUSH_AUTH=none: whoever can reach the endpoint can bill"
+        return replace(settings, warnings=(*settings.warnings, warning))
     return settings
 
 
@@ -123,28 +156,6 @@ def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[Run
     if reader.problems:
         raise SettingsError(reader.problems)
     return run, currency
-
-
-def check_push_settings(pubsub: PubsubSettings) -> None:
-    """Check what only the push endpoint needs.
-
-    Raises:
-        SettingsError: lists all problems at once.
-    """
-    problems = []
-    if pubsub.dead_letter_topic is None:
-        problems.append(
-            "PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"
-        )
-    elif pubsub.project is None and not pubsub.dead_letter_topic.startswith("projects/"):
-        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it")
-    if pubsub.push_auth == "iam" and pubsub.push_service_account is None:
-        problems.append(
-            "PUBSUB_PUSH_AUTH=iam needs PUBSUB_PUSH_SERVICE_ACCOUNT: anybody who may invoke the "
-            "function could bill otherwise"
-        )
-    if problems:
-        raise SettingsError(problems)
 
 
 class _Reader:
@@ -212,6 +223,20 @@ class _Reader:
             return value
 
         return self._parsed(name, default, parse, expected)
+
+
+def _read_all(reader: _Reader) -> Settings:
+    return Settings(
+        database_url=reader.required("DATABASE_URL"),
+        database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
+        worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
+        rules=_read_rules(reader),
+        stripe=_read_stripe(reader),
+        pubsub=_read_pubsub(reader),
+        function=_read_function(reader),
+        run=_read_run(reader),
+        warnings=tuple(reader.warnings),
+    )
 
 
 def _refuse_unless(condition: bool) -> None:
@@ -311,6 +336,43 @@ def _read_pubsub(reader: _Reader) -> PubsubSettings:
         push_audience=audience,
         push_service_account=service_account,
     )
+
+
+def _read_function(reader: _Reader) -> FunctionSettings:
+    usual_threads = 4 * (os.cpu_count() or 1)
+    timeout = reader.whole("CLOUD_RUN_TIMEOUT_SECONDS", 0, least=0, most=MAX_FUNCTION_SECONDS)
+    return FunctionSettings(
+        threads=reader.whole("THREADS", usual_threads, least=1, most=1000),
+        timeout_seconds=timeout or None,
+    )
+
+
+def _push_problems(settings: Settings) -> list[str]:
+    pubsub, rules = settings.pubsub, settings.rules
+    problems = []
+    if pubsub.dead_letter_topic is None:
+        problems.append(
+            "PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"
+        )
+    elif not _TOPIC.fullmatch(pubsub.dead_letter_topic):
+        problems.append(
+            "PUBSUB_DEAD_LETTER_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"
+        )
+    elif pubsub.project is None and "/" not in pubsub.dead_letter_topic:
+        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it")
+    if pubsub.push_auth == "iam" and pubsub.push_service_account is None:
+        problems.append(
+            "PUBSUB_PUSH_AUTH=iam needs PUBSUB_PUSH_SERVICE_ACCOUNT: anybody who may invoke the "
+            "function could bill otherwise"
+        )
+    timeout = settings.function.timeout_seconds
+    if timeout is not None and timeout <= rules.budget_seconds + rules.attempt_seconds:
+        problems.append(
+            f"the function's timeout (CLOUD_RUN_TIMEOUT_SECONDS, {timeout}) must be longer than "
+            f"CHARGE_BUDGET_SECONDS plus one attempt ({rules.budget_seconds:g} + "
+            f"{rules.attempt_seconds:g}): else a charge is cut off half-way"
+        )
+    return problems
 
 
 def _read_run(reader: _Reader) -> RunSettings:

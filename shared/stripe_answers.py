@@ -93,7 +93,7 @@ def classify(response: StripeResponse | NoResponse) -> Answer:
     return Answer(
         kind=_classify_error(response.status, error),
         content=error.intent,
-        code=error.decline_code or error.code or f"http_{response.status}",
+        code=_name_error(response.status, error),
         message=error.message,
         parameter=error.parameter,
         request_id=request_id,
@@ -138,6 +138,12 @@ def _read_error(content: dict[str, Any]) -> _Error:
         parameter=_text(error.get("param")),
         intent=intent if isinstance(intent, dict) else {},
     )
+
+
+def _name_error(status: int, error: _Error) -> str:
+    if error.type == "idempotency_error":
+        return error.type
+    return error.decline_code or error.code or f"http_{status}"
 
 
 def _text(value: object) -> str | None:

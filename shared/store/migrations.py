@@ -91,6 +91,21 @@ def migrate(database_url: str) -> Sequence[str]:
         ) from None
 
 
+def missing_migrations(database_url: str) -> Sequence[str]:
+    """Return the names of what `migrate` would apply now, oldest first. Changes nothing.
+
+    Raises:
+        SchemaMismatch: the database's schema is newer than this code.
+        RecordsUnavailable: the database cannot be reached.
+    """
+    try:
+        with psycopg.connect(database_url, prepare_threshold=None) as connection:
+            return [migration.name for migration in _missing(connection)]
+    except psycopg.Error as error:
+        problem = f"the database cannot be reached ({error.sqlstate or type(error).__name__})"
+        raise RecordsUnavailable(problem) from None
+
+
 def check_schema(database_url: str) -> int:
     """Return the database's schema version.
 
@@ -120,13 +135,7 @@ def _wait_for_turn(connection: psycopg.Connection) -> None:
 
 def _apply_missing(connection: psycopg.Connection) -> Sequence[str]:
     connection.execute(_CREATE_LIST)
-    present = _present_version(connection)
-    if present > schema_version():
-        raise SchemaMismatch(
-            f"the database's schema is version {present}, newer than this code's "
-            f"{schema_version()}: deploy the newer version of the code"
-        )
-    missing = [migration for migration in migrations() if migration.number > present]
+    missing = _missing(connection)
     for migration in missing:
         connection.execute(migration.path.read_bytes())
         connection.execute(
@@ -134,6 +143,16 @@ def _apply_missing(connection: psycopg.Connection) -> Sequence[str]:
             [migration.number, migration.name],
         )
     return [migration.name for migration in missing]
+
+
+def _missing(connection: psycopg.Connection) -> Sequence[Migration]:
+    present = _present_version(connection)
+    if present > schema_version():
+        raise SchemaMismatch(
+            f"the database's schema is version {present}, newer than this code's "
+            f"{schema_version()}: deploy the newer version of the code"
+        )
+    return [migration for migration in migrations() if migration.number > present]
 
 
 def _present_version(connection: psycopg.Connection) -> int:

@@ -66,9 +66,8 @@ def test_log_line_is_json_with_both_clouds_names(caplog: pytest.LogCaptureFixtur
 
 def test_defect_is_named_without_its_text() -> None:
     """Goal: an unexpected error can be found in the code, and quotes no secret."""
-    try:
+    with pytest.raises(ValueError, match="hunter2") as caught:
         int("postgresql://user:hunter2@host/db")
-    except ValueError as error:
-        described = describe_defect(error)
+    described = describe_defect(caught.value)
     assert described.startswith("ValueError at test_names.py:")
     assert "hunter2" not in described

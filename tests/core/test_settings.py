@@ -4,7 +4,7 @@ import pytest
 
 from shared.errors import SettingsError
 from shared.record import Flow
-from shared.settings import check_push_settings, read_settings
+from shared.settings import read_push_settings, read_settings
 
 MINIMAL = {"DATABASE_URL": "postgresql://user:hunter2@host/db", "STRIPE_API_KEY": "rk_test_hunter2"}
 
@@ -96,13 +96,56 @@ def test_secrets_stay_out_of_repr() -> None:
     assert "hunter2" not in repr(read_settings(MINIMAL))
 
 
+PUSH = {
+    **MINIMAL,
+    "PUBSUB_DEAD_LETTER_TOPIC": "projects/p/topics/dead",
+    "PUBSUB_PUSH_SERVICE_ACCOUNT": "push@p.iam.gserviceaccount.com",
+}
+
+
+def push_problems_of(environment: dict[str, str]) -> list[str]:
+    """The problems of the push endpoint's settings."""
+    with pytest.raises(SettingsError) as caught:
+        read_push_settings(environment)
+    return caught.value.problems
+
+
 def test_push_needs_a_dead_letter_topic_and_an_account() -> None:
     """Goal: the push endpoint does not start where it could lose events or let anybody in."""
-    with pytest.raises(SettingsError) as caught:
-        check_push_settings(read_settings(MINIMAL).pubsub)
-    assert len(caught.value.problems) == 2
-    complete = {
-        "PUBSUB_DEAD_LETTER_TOPIC": "projects/p/topics/dead",
-        "PUBSUB_PUSH_SERVICE_ACCOUNT": "push@p.iam.gserviceaccount.com",
-    }
-    check_push_settings(read_settings({**MINIMAL, **complete}).pubsub)
+    assert [problem.split()[0] for problem in push_problems_of({})] == [
+        "DATABASE_URL",
+        "STRIPE_API_KEY",
+        "PUBSUB_DEAD_LETTER_TOPIC",
+        "PUBSUB_PUSH_AUTH=iam",
+    ]
+    assert read_push_settings(PUSH).warnings == ()
+
+
+def test_push_that_lets_everybody_in_is_warned_about() -> None:
+    """Goal: the mode for a desk does not go to production unnoticed."""
+    (warning,) = read_push_settings({**PUSH, "PUBSUB_PUSH_AUTH": "none"}).warnings
+    assert "PUBSUB_PUSH_AUTH" in warning
+
+
+@pytest.mark.parametrize(
+    ("topic", "path"),
+    [("dead", "projects/mine/topics/dead"), ("projects/p/topics/dead", "projects/p/topics/dead")],
+)
+def test_dead_letter_topic_is_completed_with_the_project(topic: str, path: str) -> None:
+    """Goal: the short and the full name of a topic mean the same."""
+    environment = {**PUSH, "PUBSUB_DEAD_LETTER_TOPIC": topic, "GOOGLE_CLOUD_PROJECT": "mine"}
+    assert read_push_settings(environment).pubsub.dead_letter_path == path
+
+
+@pytest.mark.parametrize("topic", ["dead", "projects/p/subscriptions/dead", "p/dead", "dead/"])
+def test_dead_letter_topic_that_leads_nowhere_is_refused(topic: str) -> None:
+    """Goal: a topic without its project, or something else than a topic, is found at start."""
+    (problem,) = push_problems_of({**PUSH, "PUBSUB_DEAD_LETTER_TOPIC": topic})
+    assert "PUBSUB_DEAD_LETTER_TOPIC" in problem
+
+
+def test_function_that_is_cut_off_before_its_budget_ends_is_refused() -> None:
+    """Goal: the function's timeout outlasts everything that a delivery may do at Stripe."""
+    (problem,) = push_problems_of({**PUSH, "CLOUD_RUN_TIMEOUT_SECONDS": "155"})
+    assert "CLOUD_RUN_TIMEOUT_SECONDS" in problem
+    read_push_settings({**PUSH, "CLOUD_RUN_TIMEOUT_SECONDS": "156"})

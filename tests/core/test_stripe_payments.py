@@ -209,9 +209,14 @@ def test_connection_lost_after_sending_is_in_doubt(behave: Behaviour) -> None:
         assert send(base_url, CREATE) == NoResponse(True, "connection_lost")
 
 
+def stay_silent(connection: socket.socket, request: bytes) -> None:
+    """Say nothing for longer than anybody waits."""
+    time.sleep(10)
+
+
 def test_silence_is_in_doubt_after_the_read_timeout() -> None:
     """Goal: a server that says nothing is given up after the read timeout."""
-    with server(lambda connection, request: time.sleep(10)) as base_url:
+    with server(stay_silent) as base_url:
         started = time.monotonic()
         response = send(base_url, CREATE, read=0.3)
     assert response == NoResponse(True, "read_timeout")
