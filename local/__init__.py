@@ -1,0 +1,1 @@
+"""A cloud on the desk: emulators, the Stripe simulator and the demo."""

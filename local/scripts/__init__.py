@@ -1,0 +1,1 @@
+"""What `make` runs: finding a Python, preparing the virtual environment, pinning packages."""

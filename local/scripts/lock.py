@@ -1,0 +1,102 @@
+"""Write the exact pins of requirements*.txt from the lists in pyproject.toml.
+
+Run by `make lock`, which installs uv into the virtual environment first. One resolution covers
+every supported Python and platform; what differs between them carries an environment marker.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+OLDEST_PYTHON: Final = "3.11"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One requirements file: the pins that its extras add to the layer below it."""
+
+    file_name: str
+    purpose: str
+    extras: tuple[str, ...] = ()
+    below: str | None = None
+
+
+LAYERS: Final = (
+    Layer("requirements.txt", "what is deployed on both clouds"),
+    Layer("requirements-ops.txt", "the chargeonce command", ("ops",), "requirements.txt"),
+    Layer(
+        "requirements-dev.txt",
+        "tests, checks and the local cloud",
+        ("ops", "dev"),
+        "requirements-ops.txt",
+    ),
+)
+
+
+def resolve(extras: Sequence[str], constraints: Path, upgrade: bool) -> list[str]:
+    """Return the pins of the whole closure of the project with these extras, in uv's order.
+
+    Args:
+        extras: Names of optional dependency lists in pyproject.toml.
+        constraints: A requirements file whose pins must be kept; it may be empty.
+        upgrade: Whether to take newer versions than those pinned so far.
+
+    Raises:
+        subprocess.CalledProcessError: The lists contradict each other, or no registry answered.
+    """
+    # `--output-file` on a copy of today's pins is how uv is told to prefer them.
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "pins.txt"
+        output.write_text("" if upgrade else _pinned_today())
+        command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal"]
+        command += ["--python-version", OLDEST_PYTHON, "--no-annotate", "--no-header"]
+        command += ["--constraints", str(constraints), "--output-file", str(output)]
+        for extra in extras:
+            command += ["--extra", extra]
+        subprocess.run([*command, "pyproject.toml"], cwd=ROOT, check=True)
+        return output.read_text().splitlines()
+
+
+def render(layer: Layer, pins: Sequence[str]) -> str:
+    """Return the text of the layer's file."""
+    head = [f"# {layer.purpose.capitalize()}. Written by `make lock` from pyproject.toml."]
+    if layer.below is not None:
+        head.append(f"-r {layer.below}")
+    return "\n".join([*head, *pins]) + "\n"
+
+
+def _pinned_today() -> str:
+    files = [ROOT / layer.file_name for layer in LAYERS]
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+    return "\n".join(line for line in lines if "==" in line) + "\n"
+
+
+def main() -> None:
+    """Pin the layers from the bottom up, each constrained by the one below."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--upgrade", action="store_true", help="take the newest versions allowed")
+    upgrade: bool = parser.parse_args().upgrade
+    settled: list[str] = []
+    texts: dict[Path, str] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        constraints = Path(directory) / "constraints.txt"
+        for layer in LAYERS:
+            constraints.write_text("\n".join(settled) + "\n")
+            closure = resolve(layer.extras, constraints, upgrade)
+            texts[ROOT / layer.file_name] = render(
+                layer, [pin for pin in closure if pin not in settled]
+            )
+            settled = closure
+    for file, text in texts.items():
+        file.write_text(text)
+        print(f"wrote {file.name}")
+
+
+if __name__ == "__main__":
+    main()

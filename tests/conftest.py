@@ -1,0 +1,80 @@
+"""Fixtures for all tests: databases of one's own, and programs that may be missing."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.postgres import DatabaseServer, database_server
+from local.tools import Missing, find_tool
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[DatabaseServer]:
+    """The PostgreSQL server of this test process: embedded, or the one in DATABASE_URL."""
+    with database_server(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    """The address of an empty database that only this test uses."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def migrated_template_url(postgres_server: DatabaseServer) -> Iterator[str]:
+    """A database with the newest schema, to copy from; nothing may stay connected to it."""
+    from shared.store.migrations import migrate
+
+    url = postgres_server.create_database()
+    migrate(url)
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def migrated_database_url(
+    postgres_server: DatabaseServer, migrated_template_url: str
+) -> Iterator[str]:
+    """The address of a database that only this test uses, with the newest schema and no rows."""
+    url = postgres_server.create_database(template=migrated_template_url)
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(scope="session")
+def requires_gcloud() -> Path:
+    """Where gcloud is."""
+    return _require("gcloud")
+
+
+@pytest.fixture(scope="session")
+def requires_pubsub_emulator() -> Path:
+    """Where Google's Pub/Sub emulator is; Java is there too."""
+    return _require("pubsub-emulator")
+
+
+@pytest.fixture(scope="session")
+def requires_node() -> Path:
+    """Where Node.js is."""
+    return _require("node")
+
+
+@pytest.fixture(scope="session")
+def requires_terraform() -> Path:
+    """Where Terraform is."""
+    return _require("terraform")
+
+
+def _require(name: str) -> Path:
+    tool = find_tool(name)
+    if not isinstance(tool, Missing):
+        return tool
+    # A desk may lack it; in CI a skipped test would go unnoticed.
+    if os.environ.get("CI") == "true":
+        pytest.fail(str(tool))
+    pytest.skip(str(tool))
