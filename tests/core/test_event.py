@@ -1,12 +1,18 @@
 """The usage event: which bodies become one, and what is said about those that do not."""
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.errors import InvalidEvent
 from shared.event import UsageEvent, parse_event
 from tests.support.malformed_bodies import (
     MALFORMED_BODIES,
     ODD_BUT_VALID,
+    VALID,
     MalformedBody,
     event_body,
     every_malformed_body,
@@ -70,6 +76,40 @@ def test_every_kind_of_payment_method_is_taken(method: str) -> None:
 def test_every_shape_of_period_is_taken(period: str) -> None:
     """Goal: months, weeks, days and names of one's own."""
     assert parse_event(event_body(billing_period=period), "usd").billing_period == period
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from([*VALID, "currency", "payment_method_id", "description", "attempt"])
+
+
+@given(body=st.binary() | ANY_JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_refused_in_good_order(body: bytes) -> None:
+    """Goal: no body raises anything else than `InvalidEvent`."""
+    with pytest.raises(InvalidEvent):
+        parse_event(body, "usd")
+
+
+def field_refused_in(body: bytes) -> str | None:
+    """The field at fault, None when there is none."""
+    try:
+        parse_event(body, "usd")
+    except InvalidEvent as error:
+        return error.field
+    return None
+
+
+@given(changes=st.dictionaries(FIELDS, ANY_JSON, min_size=1))
+def test_any_value_of_a_field_is_taken_or_refused_by_its_name(changes: dict[str, Any]) -> None:
+    """Goal: no value of a field raises anything else, and the field at fault is named.
+
+    A number that is not JSON at all, such as NaN, is the body's fault.
+    """
+    body = json.dumps({**VALID, **changes}).encode()
+    assert field_refused_in(body) in {None, "body", *changes}
 
 
 def test_fingerprint_is_what_may_never_differ() -> None:

@@ -1,5 +1,7 @@
 """The settings: checked in one place, all problems at once, never a value in a message."""
 
+import os
+
 import pytest
 
 from shared.errors import SettingsError
@@ -142,6 +144,12 @@ def test_dead_letter_topic_that_leads_nowhere_is_refused(topic: str) -> None:
     """Goal: a topic without its project, or something else than a topic, is found at start."""
     (problem,) = push_problems_of({**PUSH, "PUBSUB_DEAD_LETTER_TOPIC": topic})
     assert "PUBSUB_DEAD_LETTER_TOPIC" in problem
+
+
+def test_threads_are_those_of_functions_framework() -> None:
+    """Goal: there is a database connection for each thread that really runs."""
+    assert read_push_settings(PUSH).function.threads == 4 * (os.cpu_count() or 1)
+    assert read_push_settings({**PUSH, "THREADS": "7"}).function.threads == 7
 
 
 def test_function_that_is_cut_off_before_its_budget_ends_is_refused() -> None:

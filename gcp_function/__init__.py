@@ -1,0 +1,1 @@
+"""Google Cloud's triggers: they translate between Pub/Sub and the core, and decide nothing."""

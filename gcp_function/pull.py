@@ -1,0 +1,250 @@
+"""The worker that pulls usage events, for Cloud Run worker pools: `python -m gcp_function.pull`.
+
+It leans on what the client really does, which is not what its callbacks suggest: a callback that
+returns without ack or nack keeps its lease for up to an hour and its place in flow control, and one
+that raises is nacked at once and ends the worker's wait with its exception.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from gcp_function import notices
+from gcp_function.dead_letters import DeadLetters, PubsubDeadLetters, dead_letter_attributes
+from shared.biller import Biller
+from shared.clock import SystemClock
+from shared.decision_log import describe_defect, log_to_stdout
+from shared.errors import ChargeonceError, SettingsError, SettlementFailed
+from shared.ports import Clock, Delivery, Envelope
+from shared.settings import Settings, read_pull_settings
+
+if TYPE_CHECKING:
+    from google.cloud.pubsub_v1 import SubscriberClient
+    from google.cloud.pubsub_v1.subscriber.message import Message
+
+TRANSPORT = "pubsub-pull"
+LONGEST_LEAVE_SECONDS = 600
+ACK_SECONDS = 30.0
+# Cloud Run sends SIGKILL ten seconds after SIGTERM.
+SHUTDOWN_SECONDS = 7.0
+FIRST_RECONNECT_SECONDS = 1.0
+LONGEST_RECONNECT_SECONDS = 60.0
+
+EXIT_OK = 0
+EXIT_SETTINGS = 3
+EXIT_UNAVAILABLE = 4
+
+
+class PullSettlement:
+    """Implements the port `Settlement` for one pulled message.
+
+    Args:
+        message: as the client hands it to a callback.
+        delivery: the same, as the core sees it.
+        dead_letters: where it goes if it can never be charged.
+        leave_seconds: how long a message that is left stays away the first time; doubled by each
+            delivery.
+    """
+
+    def __init__(
+        self, message: Message, delivery: Delivery, dead_letters: DeadLetters, leave_seconds: int
+    ) -> None:
+        self._message = message
+        self._delivery = delivery
+        self._dead_letters = dead_letters
+        self._leave_seconds = leave_seconds
+
+    def complete(self) -> None:
+        """See `Settlement.complete`. With exactly-once delivery it waits for the broker's word."""
+        try:
+            self._message.ack_with_response().result(timeout=ACK_SECONDS)
+        except Exception as error:
+            raise _ack_failure(error) from error
+
+    def dead_letter(self, reason: str, description: str) -> None:
+        """See `Settlement.dead_letter`. No ack before the copy is safe."""
+        attributes = dead_letter_attributes(self._delivery, reason, description)
+        try:
+            self._dead_letters.publish(self._delivery.body, attributes)
+        except SettlementFailed:
+            self.leave()
+            raise
+        self.complete()
+
+    def leave(self) -> None:
+        """See `Settlement.leave`.
+
+        Only the two calls together do it: the first says when the message comes back, the second
+        ends the client's lease on it and frees its place in flow control.
+        """
+        earlier = (self._delivery.envelope.delivery_count or 1) - 1
+        seconds = min(self._leave_seconds * 2 ** min(earlier, 10), LONGEST_LEAVE_SECONDS)
+        self._message.modify_ack_deadline(seconds)
+        self._message.drop()
+
+
+class PullWorker:
+    """Pulls from one subscription until it is told to stop.
+
+    Args:
+        subscriber: the SDK's client.
+        subscription: the full name, `projects/.../subscriptions/...`.
+        biller: decides and records.
+        dead_letters: where messages go that can never be charged.
+        settings: concurrency and pacing.
+        clock: for the pauses between reconnections.
+    """
+
+    def __init__(
+        self,
+        subscriber: SubscriberClient,
+        subscription: str,
+        biller: Biller,
+        dead_letters: DeadLetters,
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._subscriber = subscriber
+        self._subscription = subscription
+        self._biller = biller
+        self._dead_letters = dead_letters
+        self._settings = settings
+        self._clock = clock
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+
+    def stop(self) -> None:
+        """Let `run` finish what is in hand and return. Safe to call from a signal handler."""
+        self._stop.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Pull until `stop` is called; a lost stream is opened again after a pause."""
+        failures = 0
+        while not self._stop.is_set():
+            failure = self._stream()
+            if failure is None:
+                return
+            pause_seconds = self._reconnect_seconds(failures)
+            failures += 1
+            notices.alarm(
+                f"the stream ended ({failure}); opening it again in {pause_seconds:.0f} s"
+            )
+            self._stop.wait(pause_seconds)
+
+    def handle(self, message: Message) -> None:
+        """Handle one message. Never raises: that would nack it and end the wait of `run`."""
+        try:
+            envelope = Envelope(
+                TRANSPORT, message.message_id, message.delivery_attempt, dict(message.attributes)
+            )
+            delivery = Delivery(message.data, envelope)
+            settlement = PullSettlement(
+                message, delivery, self._dead_letters, self._settings.pubsub.leave_seconds
+            )
+            self._biller.handle(delivery, settlement)
+        except Exception as error:  # noqa: BLE001 (see the docstring)
+            notices.alarm(f"a message could not be handled: {describe_defect(error)}")
+            message.drop()
+
+    def _stream(self) -> str | None:
+        """Stream until told to stop (None) or until the stream fails (why)."""
+        self._wake.clear()
+        if self._stop.is_set():
+            return None
+        streaming = self._open_stream()
+        streaming.add_done_callback(lambda _: self._wake.set())
+        self._wake.wait()
+        is_stopping = self._stop.is_set()
+        streaming.cancel()
+        try:
+            streaming.result(timeout=SHUTDOWN_SECONDS)
+        except concurrent.futures.TimeoutError:
+            if is_stopping:
+                notices.warn("some messages were still being handled; they will be delivered again")
+        except Exception as error:  # noqa: BLE001 (whatever ended the stream, it is opened again)
+            return None if is_stopping else type(error).__name__
+        return None if is_stopping else "closed by the server"
+
+    def _open_stream(self) -> Any:
+        from google.cloud.pubsub_v1.subscriber.scheduler import ThreadScheduler
+        from google.cloud.pubsub_v1.types import FlowControl
+
+        concurrency = self._settings.worker_concurrency
+        threads = concurrent.futures.ThreadPoolExecutor(concurrency, thread_name_prefix="billing")
+        return self._subscriber.subscribe(
+            self._subscription,
+            callback=self.handle,
+            flow_control=FlowControl(
+                max_messages=concurrency,
+                max_lease_duration=self._settings.rules.lease_seconds,
+                max_duration_per_lease_extension=60,
+            ),
+            scheduler=ThreadScheduler(threads),
+            # Else the acks of callbacks that are running now would be dropped without a word.
+            await_callbacks_on_shutdown=True,
+        )
+
+    def _reconnect_seconds(self, failures: int) -> float:
+        longest = min(FIRST_RECONNECT_SECONDS * 2.0 ** min(failures, 10), LONGEST_RECONNECT_SECONDS)
+        return longest * (0.5 + self._clock.random() / 2)
+
+
+def _ack_failure(error: Exception) -> SettlementFailed:
+    code = getattr(getattr(error, "error_code", None), "name", type(error).__name__)
+    lock_lost = code == "PERMANENT_FAILURE_INVALID_ACK_ID"
+    return SettlementFailed(f"the message could not be acknowledged ({code})", lock_lost=lock_lost)
+
+
+def make_worker(settings: Settings) -> PullWorker:
+    """A worker over the real parts.
+
+    Raises:
+        ChargeonceError: the database is away, or needs `chargeonce migrate`.
+    """
+    from google.cloud.pubsub_v1 import SubscriberClient
+
+    from shared.wiring import build_biller, open_store
+
+    store = open_store(settings, settings.worker_concurrency)
+    return PullWorker(
+        SubscriberClient(),
+        settings.pubsub.subscription_path,
+        build_biller(settings, store),
+        PubsubDeadLetters(settings.pubsub.dead_letter_path),
+        settings,
+        SystemClock(),
+    )
+
+
+def main() -> int:
+    """Run the worker until SIGTERM or SIGINT; return the exit code."""
+    log_to_stdout()
+    try:
+        settings = read_pull_settings()
+        worker = make_worker(settings)
+    except SettingsError as error:
+        notices.alarm(str(error))
+        return EXIT_SETTINGS
+    except ChargeonceError as error:
+        notices.alarm(str(error))
+        return EXIT_UNAVAILABLE
+    for warning in settings.warnings:
+        notices.warn(warning)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: worker.stop())
+    worker.run()
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    code = main()
+    # Threads that still wait for Stripe must not hold the process beyond its grace period.
+    sys.stdout.flush()
+    os._exit(code)

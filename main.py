@@ -1,0 +1,10 @@
+"""The functions that Google Cloud looks for at the root."""
+
+import functions_framework
+
+from gcp_function import push
+from shared.decision_log import log_to_stdout
+
+log_to_stdout()
+
+bill = functions_framework.http(push.bill)

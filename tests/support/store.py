@@ -1,0 +1,358 @@
+"""The stores under test: one set of helpers over both, and a way to move each one's time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import uuid4
+
+import psycopg
+
+from shared.event import UsageEvent
+from shared.ports import (
+    AttemptLine,
+    ClaimRequest,
+    ClaimResult,
+    ClaimVerdict,
+    Ending,
+    Envelope,
+    FinishResult,
+    Note,
+    ParkedEvent,
+    Records,
+    Release,
+    Reports,
+    Run,
+    Runs,
+)
+from shared.record import Flow, Record, RecordId, State
+from shared.store.memory import MemoryStore
+from shared.store.postgres import PostgresStore
+from tests.support.clock import ManualClock
+
+PERIOD = "2026-11"
+CUSTOMER = "customer-1"
+AMOUNT_CENTS = 5000
+CAP_CENTS = 12_000
+LEASE_SECONDS = 180.0
+BODY = b'{"customer_id":"customer-1"}'
+
+
+class AnyStore(Records, Runs, Reports, Protocol):
+    """What both stores implement."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessage:
+    """A parked event, as either store keeps it."""
+
+    reason: str
+    description: str
+    body: bytes
+    transport: str
+    message_id: str
+    delivery_count: int | None
+    attributes: Mapping[str, str]
+    billing_period: str | None
+
+
+def envelope(message_id: str = "message-1", delivery_count: int | None = 1) -> Envelope:
+    """A delivery."""
+    return Envelope("pubsub-push", message_id, delivery_count, {"source": "test"})
+
+
+def claim_request(customer_id: str = CUSTOMER, **changes: Any) -> ClaimRequest:
+    """A claim of the usual event under a fresh token; changes go to the event or the request."""
+    event_fields = {name: changes.pop(name) for name in list(changes) if name in _EVENT_FIELDS}
+    event = UsageEvent(
+        **{
+            "customer_id": customer_id,
+            "billing_period": PERIOD,
+            "stripe_customer_id": "cus_1",
+            "amount_cents": AMOUNT_CENTS,
+            "currency": "usd",
+            **event_fields,
+        }
+    )
+    request = {
+        "key": f"key-of-{customer_id}",
+        "event": event,
+        "body": BODY,
+        "envelope": envelope(),
+        "flow": Flow.PAYMENT_INTENT,
+        "create_parameters": {"amount": str(event.amount_cents), "currency": event.currency},
+        "require_run": True,
+        "lease_seconds": LEASE_SECONDS,
+        "token": str(uuid4()),
+    }
+    return ClaimRequest(**{**request, **changes})
+
+
+_EVENT_FIELDS = frozenset(
+    {
+        "billing_period",
+        "stripe_customer_id",
+        "amount_cents",
+        "currency",
+        "payment_method_id",
+        "description",
+        "attempt",
+    }
+)
+
+
+class StoreUnderTest(ABC):
+    """A store with a run that has room for two of the usual amounts, and shorthand for its calls.
+
+    Args:
+        store: empty.
+    """
+
+    def __init__(self, store: AnyStore) -> None:
+        self.store = store
+
+    @abstractmethod
+    def pass_time(self, seconds: float) -> None:
+        """Move the store's time on."""
+
+    @abstractmethod
+    def kept_messages(self) -> list[KeptMessage]:
+        """The parked events, oldest first."""
+
+    @abstractmethod
+    def suspend(self) -> None:
+        """Make it look as if the database had lost commits."""
+
+    @abstractmethod
+    def lose(self, record_id: RecordId) -> None:
+        """Lose a record, as a failover may."""
+
+    @abstractmethod
+    def cancel(self, record_id: RecordId) -> None:
+        """Do what an operator's `cancel` will do: close an untouched record for good."""
+
+    def open_run(self, cap_cents: int = CAP_CENTS, currency: str = "usd") -> Run:
+        """Open the usual run."""
+        run, opened = self.store.open_run(PERIOD, currency, 10_000, cap_cents)
+        assert opened
+        return run
+
+    def run(self) -> Run:
+        """The usual run."""
+        run = self.store.get_run(PERIOD)
+        assert run is not None
+        return run
+
+    def money(self) -> tuple[int, int]:
+        """What the usual run holds and has charged."""
+        run = self.run()
+        return run.held_cents, run.charged_cents
+
+    def claim(self, customer_id: str = CUSTOMER, **changes: Any) -> ClaimResult:
+        """Claim the usual event."""
+        return self.store.claim(claim_request(customer_id, **changes))
+
+    def claimed(self, customer_id: str = CUSTOMER, **changes: Any) -> Record:
+        """Claim the usual event, which must succeed."""
+        result = self.claim(customer_id, **changes)
+        assert result.verdict is ClaimVerdict.CLAIMED
+        assert result.record is not None
+        return result.record
+
+    def resume(self, customer_id: str = CUSTOMER, token: str | None = None) -> ClaimResult:
+        """Take a record over without a message."""
+        return self.store.resume(
+            RecordId(customer_id, PERIOD),
+            Envelope("reconcile"),
+            LEASE_SECONDS,
+            token or str(uuid4()),
+        )
+
+    def record(self, customer_id: str = CUSTOMER) -> Record | None:
+        """The record as it is."""
+        return self.store.get_record(RecordId(customer_id, PERIOD))
+
+    def finish(
+        self,
+        record: Record,
+        state: State,
+        payment_id: str | None = None,
+        code: str | None = None,
+        parked: ParkedEvent | None = None,
+    ) -> FinishResult:
+        """Write an ending; a charge is of `pi_1` unless something else is said."""
+        if state is State.CHARGED and payment_id is None:
+            payment_id = "pi_1"
+        note = Note(envelope(), str(state), code, "req_1")
+        return self.store.finish(record, Ending(state, payment_id, code), note, parked)
+
+    def release(
+        self,
+        record: Record,
+        *,
+        doubt: bool = False,
+        create_in_doubt: bool = False,
+        code: str | None = "code",
+        due_in_seconds: float | None = 60.0,
+        parked: ParkedEvent | None = None,
+    ) -> None:
+        """Give the lease up."""
+        release = Release(doubt, create_in_doubt, code, due_in_seconds)
+        note = Note(envelope(), "in_doubt" if doubt else "transient", code, "req_1")
+        self.store.release(record.lease, release, note, parked)
+
+    def ended(self, state: State, customer_id: str = CUSTOMER) -> Record:
+        """A record that was claimed and ended."""
+        result = self.finish(self.claimed(customer_id), state)
+        assert result.written
+        assert result.record is not None
+        return result.record
+
+    def due(self, limit: int = 100) -> list[str]:
+        """The customers whose records are due."""
+        return [record_id.customer_id for record_id in self.store.due(limit)]
+
+    def attempts(self, customer_id: str = CUSTOMER, limit: int = 100) -> Sequence[AttemptLine]:
+        """The record's attempts."""
+        return self.store.attempts(RecordId(customer_id, PERIOD), limit)
+
+    def decisions(self, customer_id: str = CUSTOMER) -> list[str]:
+        """What was decided about the record's deliveries."""
+        return [line.decision for line in self.attempts(customer_id)]
+
+    def reasons(self) -> list[str]:
+        """Why messages were parked."""
+        return [message.reason for message in self.kept_messages()]
+
+
+class MemoryUnderTest(StoreUnderTest):
+    """The in-memory store under a clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self._clock = ManualClock()
+        self._memory = MemoryStore(self._clock)
+        super().__init__(self._memory)
+
+    def pass_time(self, seconds: float) -> None:
+        """See `StoreUnderTest`."""
+        self._clock.advance(seconds)
+
+    def kept_messages(self) -> list[KeptMessage]:
+        """See `StoreUnderTest`."""
+        return [
+            KeptMessage(
+                line.reason,
+                line.description,
+                line.body,
+                line.envelope.transport,
+                line.envelope.message_id,
+                line.envelope.delivery_count,
+                line.envelope.attributes,
+                line.record_id.billing_period if line.record_id else None,
+            )
+            for line in self._memory.parked_events
+        ]
+
+    def suspend(self) -> None:
+        """See `StoreUnderTest`."""
+        self._memory.suspended = True
+
+    def lose(self, record_id: RecordId) -> None:
+        """See `StoreUnderTest`."""
+        del self._memory._rows[record_id]
+
+    def cancel(self, record_id: RecordId) -> None:
+        """See `StoreUnderTest`."""
+        row = self._memory._rows[record_id]
+        self._memory._end(row, Ending(State.CANCELED))
+
+
+class PostgresUnderTest(StoreUnderTest):
+    """The PostgreSQL store; time passes by shifting every moment in the rows back.
+
+    Args:
+        database_url: a migrated database; it is emptied.
+    """
+
+    def __init__(self, database_url: str) -> None:
+        self._postgres = PostgresStore(database_url, pool_size=4)
+        self._connection = psycopg.connect(database_url, autocommit=True)
+        self._connection.execute(
+            """
+            TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
+                chargeonce.parked_events
+            """
+        )
+        self._connection.execute(
+            """
+            UPDATE chargeonce.cluster
+            SET account_id = NULL, livemode = NULL, timeline = chargeonce.present_timeline()
+            """
+        )
+        super().__init__(self._postgres)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._postgres.close()
+        self._connection.close()
+
+    def pass_time(self, seconds: float) -> None:
+        """See `StoreUnderTest`."""
+        self._connection.execute(
+            """
+            UPDATE chargeonce.records
+            SET attempt_started_at = attempt_started_at - make_interval(secs => %(seconds)s),
+                lease_until = lease_until - make_interval(secs => %(seconds)s),
+                due_at = due_at - make_interval(secs => %(seconds)s),
+                updated_at = updated_at - make_interval(secs => %(seconds)s)
+            """,
+            {"seconds": seconds},
+        )
+
+    def kept_messages(self) -> list[KeptMessage]:
+        """See `StoreUnderTest`."""
+        rows = self._connection.execute(
+            """
+            SELECT reason, description, body, transport, message_id, delivery_count, attributes,
+                billing_period
+            FROM chargeonce.parked_events
+            ORDER BY id
+            """
+        ).fetchall()
+        return [KeptMessage(*row) for row in rows]
+
+    def suspend(self) -> None:
+        """See `StoreUnderTest`."""
+        self._connection.execute("UPDATE chargeonce.cluster SET timeline = 'FFFFFFFF'")
+
+    def lose(self, record_id: RecordId) -> None:
+        """See `StoreUnderTest`."""
+        self._connection.execute(
+            "DELETE FROM chargeonce.records WHERE customer_id = %s AND billing_period = %s",
+            [record_id.customer_id, record_id.billing_period],
+        )
+
+    def cancel(self, record_id: RecordId) -> None:
+        """See `StoreUnderTest`."""
+        self._connection.execute(
+            """
+            WITH canceled AS (
+                UPDATE chargeonce.records
+                SET state = 'canceled', holder = NULL, held_cents = 0
+                WHERE customer_id = %s AND billing_period = %s
+                RETURNING billing_period, amount_cents
+            )
+            UPDATE chargeonce.runs AS run
+            SET held_cents = run.held_cents - canceled.amount_cents
+            FROM canceled
+            WHERE run.billing_period = canceled.billing_period
+            """,
+            [record_id.customer_id, record_id.billing_period],
+        )
+
+    def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Do something to the database by hand, and return what it says."""
+        cursor = self._connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
