@@ -92,3 +92,14 @@ def test_broker_that_does_not_count_is_never_handed_over(bench: Bench) -> None:
     bench.customer()
     bench.fault(FaultKind.RATE_LIMIT, "/v1/payment_intents/*/confirm")
     assert bench.deliver(delivery_count=None) is Outcome.TRANSIENT
+
+
+def test_message_without_a_row_is_never_handed_over(bench: Bench) -> None:
+    """Goal: near the limit only a row that stands allows settling; else the event were lost."""
+    bench.customer()
+    settlement = RecordedSettlement()
+    outcome = bench.deliver(
+        billing_period="2027-01", delivery_count=MAX_DELIVERIES - 1, settlement=settlement
+    )
+    assert outcome is Outcome.RUN_MISSING
+    assert settlement.calls == [("leave",)]

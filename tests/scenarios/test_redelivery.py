@@ -197,6 +197,16 @@ def test_killed_between_verdict_and_cancel(bench: Bench) -> None:
     bench.assert_nothing_charged()
 
 
+def test_killed_between_a_caps_verdict_and_cancel(bench: Bench) -> None:
+    """Goal: a stored verdict binds whoever comes next, even where a confirm would succeed now."""
+    bench.customer()
+    bench.fault(FaultKind.SPEND_CAP, CONFIRM)
+    bench.deliver_and_die(bench.biller(TappedPayments(bench.payments, before=kill_before(CANCEL))))
+    bench.lapse_leases()
+    assert bench.deliver() is Outcome.CAP_REACHED
+    bench.assert_nothing_charged()
+
+
 def test_killed_after_cancel(bench: Bench) -> None:
     """Goal: a canceled PaymentIntent with a stored verdict is declined, not parked."""
     bench.customer()
@@ -289,7 +299,9 @@ class _FailingStore:
         (Flow.CHARGE, "finish"),
     ],
 )
-def test_database_gone(bench: Bench, flow: Flow, method: str, commits: bool) -> None:
+def test_database_gone(
+    bench: Bench, caplog: pytest.LogCaptureFixture, flow: Flow, method: str, commits: bool
+) -> None:
     """Goal: the database goes away at the claim, or between charge and record: leave, then once."""
     bench.customer()
     failing: Any = _FailingStore(bench.store, method, commits=commits)
@@ -297,6 +309,7 @@ def test_database_gone(bench: Bench, flow: Flow, method: str, commits: bool) -> 
     outcome = bench.deliver(bench.biller(records=failing, flow=flow), settlement=settlement)
     assert outcome is Outcome.TRANSIENT
     assert settlement.calls == [("leave",)]
+    assert '"code": "database_unavailable"' in caplog.text
     bench.lapse_leases()
     assert bench.deliver(bench.biller(flow=flow)) is Outcome.CHARGED
     bench.assert_charged_once()
