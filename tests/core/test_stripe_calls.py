@@ -102,6 +102,18 @@ def test_spent_budget_sends_nothing() -> None:
     assert not result.maybe_executed
 
 
+def test_pause_that_does_not_fit_is_not_waited_out() -> None:
+    """Goal: where the throttle would eat up the budget, the message is left at once."""
+    clock = ManualClock()
+    payments = ScriptedPayments([OK, OK], clock, 0.1)
+    throttle = Throttle(clock, requests_per_second=0.01)
+    calls = StripeCalls(payments, clock, throttle, max_attempts=1)
+    throttle.reserve()
+    result = calls.send(REQUEST, Budget(clock, 120, attempt_seconds=35))
+    assert result.answer.kind is AnswerKind.NEVER_SENT
+    assert (payments.sent, clock.slept_seconds) == ([], [])
+
+
 def test_attempts_are_bounded_and_paced() -> None:
     """Goal: a request is sent at most so often, with growing pauses."""
     _, payments, clock = send(IN_USE, IN_USE, IN_USE, OK, max_attempts=3)

@@ -257,12 +257,17 @@ def test_canceled_by_somebody_else_is_parked(bench: Bench) -> None:
     bench.assert_charged_once()
 
 
-@pytest.mark.parametrize("lock_lost", [True, False])
-def test_settlement_lost_after_the_record(bench: Bench, lock_lost: bool) -> None:
-    """Goal: a lost settlement raises nothing; the next delivery finds the record."""
+@pytest.mark.parametrize(
+    ("lock_lost", "event"), [(True, "lock_lost"), (False, "settlement_failed")]
+)
+def test_settlement_lost_after_the_record(
+    bench: Bench, caplog: pytest.LogCaptureFixture, lock_lost: bool, event: str
+) -> None:
+    """Goal: a lost settlement raises nothing, is named, and the next delivery finds the record."""
     bench.customer()
     settlement = RecordedSettlement(SettlementFailed("the lock is gone", lock_lost=lock_lost))
     assert bench.deliver(settlement=settlement) is Outcome.CHARGED
+    assert f'"event": "{event}"' in caplog.text
     assert bench.deliver(message_id="again") is Outcome.CHARGED
     bench.assert_charged_once()
 
