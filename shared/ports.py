@@ -277,6 +277,20 @@ class Runs(Protocol):
         """
 
 
+class Timers(Protocol):
+    """Keeps timers that fire twice, or in both clouds at once, from running twice."""
+
+    def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
+        """Take a timer's lease; False when it was taken and has not run out.
+
+        It ends by running out: shorter than the timer's interval, longer than the moment within
+        which doubled firings come.
+
+        Raises:
+            RecordsUnavailable: the database is away.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptLine:
     """One row of the attempts table."""

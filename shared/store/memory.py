@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shared.errors import RunError
-from shared.event import UsageEvent
 from shared.outcome import Outcome
 from shared.ports import (
     AttemptLine,
@@ -30,7 +29,8 @@ from shared.ports import (
     Release,
     Run,
 )
-from shared.record import FINAL, UNFINISHED, Lease, Record, RecordId, State, Verdict
+from shared.record import UNFINISHED, Lease, Record, RecordId, State, Verdict
+from shared.store.text import storable, storable_envelope, storable_or_none
 
 CLOSED_OVER_CAP = "over_cap"
 
@@ -44,8 +44,9 @@ _DEAD_LETTERED = {
 
 @dataclass(frozen=True, slots=True)
 class ParkedLine:
-    """One parked event as the store keeps it."""
+    """One parked event as the store keeps it; without a record when it is no usage event."""
 
+    record_id: RecordId | None
     reason: str
     description: str
     body: bytes
@@ -54,8 +55,10 @@ class ParkedLine:
 
 @dataclass(slots=True)
 class _Row:
+    """A record, whose token has it now (None once it is given up), and when reconcile looks."""
+
     record: Record
-    holder: str
+    holder: str | None
     due_at: datetime | None
 
 
@@ -73,6 +76,7 @@ class MemoryStore:
         self._runs: dict[str, Run] = {}
         self._identity = Identity(None, None)
         self._attempts: list[tuple[RecordId | None, AttemptLine]] = []
+        self._parked_keys: set[tuple[str, str, str, bytes]] = set()
         self.parked_events: list[ParkedLine] = []
         self.suspended = False
 
@@ -89,10 +93,12 @@ class MemoryStore:
     def claim(self, request: ClaimRequest) -> ClaimResult:
         """See `Records.claim`."""
         with self._lock:
-            verdict = self._decide_claim(request)
             record_id = RecordId(request.event.customer_id, request.event.billing_period)
             row = self._rows.get(record_id)
-            record = row.record if row else None
+            if row is not None and self._is_claimed_before(row, request.token):
+                return ClaimResult(ClaimVerdict.CLAIMED, row.record, self._clock.now())
+            verdict = self._decide_claim(request)
+            record = self.get_record(record_id)
             self._note_claim(request, record_id, verdict, record)
             return ClaimResult(verdict, record, self._clock.now())
 
@@ -102,15 +108,17 @@ class MemoryStore:
         """See `Records.resume`."""
         with self._lock:
             row = self._rows.get(record_id)
+            if row is not None and self._is_claimed_before(row, token):
+                return ClaimResult(ClaimVerdict.CLAIMED, row.record, self._clock.now())
             if self.suspended:
                 verdict = ClaimVerdict.SUSPENDED
             elif row is None or row.record.state not in UNFINISHED:
                 verdict = ClaimVerdict.SETTLED
             else:
                 verdict = self._take_over(row, lease_seconds, token)
-            if verdict is ClaimVerdict.CLAIMED:
-                self._note(record_id, Note(envelope, str(verdict)))
             record = row.record if row else None
+            if verdict is ClaimVerdict.CLAIMED:
+                self._note_decision(record_id, Note(envelope, str(verdict)), record)
             return ClaimResult(verdict, record, self._clock.now())
 
     def store_payment(self, lease: Lease, payment_id: str) -> str | None:
@@ -129,7 +137,8 @@ class MemoryStore:
             row = self._held(lease)
             if row is None:
                 return False
-            self._update(row, verdict=verdict)
+            kept = Verdict(verdict.state, storable(verdict.code), storable(verdict.message))
+            self._update(row, verdict=kept)
             return True
 
     def finish(
@@ -137,59 +146,63 @@ class MemoryStore:
     ) -> FinishResult:
         """See `Records.finish`."""
         with self._lock:
-            self._note(record.record_id, note)
-            self._park(parked, note.envelope)
             row = self._rows.get(record.record_id)
-            if ending.state is State.CHARGED:
-                return self._finish_charged(row, record, ending)
-            if row is None:
-                return FinishResult(None, written=False)
-            if self._held(record.lease) is None:
-                return FinishResult(row.record, written=False)
-            self._end(row, ending)
-            return FinishResult(row.record, written=True)
+            if row is not None and self._is_finished_before(row, record.lease, ending):
+                self._park(record.record_id, parked, note.envelope)
+                return FinishResult(row.record, written=True)
+            result = self._write_ending(row, record, ending)
+            self._note(record.record_id, note, record.fence)
+            found = result.record
+            # Where the lease is gone, the message is dead-lettered only if it was rejected.
+            if result.written or (found is not None and found.state is State.REJECTED):
+                self._park(record.record_id, parked, note.envelope)
+            return result
 
     def release(
         self, lease: Lease, release: Release, note: Note, parked: ParkedEvent | None
     ) -> None:
         """See `Records.release`."""
         with self._lock:
-            self._note(lease.record_id, note)
-            self._park(parked, note.envelope)
+            row = self._rows.get(lease.record_id)
+            if row is not None and row.record.fence == lease.fence and row.holder is None:
+                return
+            self._note(lease.record_id, note, lease.fence)
+            self._park(lease.record_id, parked, note.envelope)
             row = self._held(lease)
             if row is None:
                 return
             record = row.record
-            doubt = release.doubt and record.state is not State.PROCESSING
+            doubt = release.doubt and record.state is State.IN_PROGRESS
             self._update(
                 row,
                 state=State.IN_DOUBT if doubt else record.state,
                 doubts=record.doubts + (1 if release.doubt else 0),
                 create_in_doubt=record.create_in_doubt or release.create_in_doubt,
-                code=release.code,
+                code=storable_or_none(release.code),
                 lease_until=self._clock.now(),
             )
+            row.holder = None
             row.due_at = self._after(release.due_in_seconds)
 
     def park(self, parked: ParkedEvent, note: Note) -> None:
         """See `Records.park`."""
         with self._lock:
-            self._note(None, note)
-            self._park(parked, note.envelope)
+            self._note(None, note, None)
+            self._park(None, parked, note.envelope)
 
     def due(self, limit: int) -> Sequence[RecordId]:
         """See `Records.due`."""
         with self._lock:
             now = self._clock.now()
             waiting = [
-                (row.due_at, record_id.customer_id, record_id)
+                (row.due_at, record_id.customer_id, record_id.billing_period)
                 for record_id, row in self._rows.items()
                 if row.record.state in UNFINISHED
                 and row.record.lease_until <= now
                 and row.due_at is not None
                 and row.due_at <= now
             ]
-            return [record_id for _, _, record_id in sorted(waiting, key=lambda w: w[:2])[:limit]]
+            return [RecordId(*key) for _, *key in sorted(waiting)[:limit]]
 
     def open_run(
         self, billing_period: str, currency: str, expected_cents: int, cap_cents: int
@@ -235,7 +248,8 @@ class MemoryStore:
         with self._lock:
             run = self._existing_run(billing_period)
             if run.is_open:
-                run = self._runs[billing_period] = replace(run, is_open=False, closed_reason=reason)
+                run = replace(run, is_open=False, closed_reason=storable(reason))
+                self._runs[billing_period] = run
             return run
 
     def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
@@ -274,9 +288,14 @@ class MemoryStore:
                 run=self._runs.get(billing_period),
                 count_by_state=Counter(record.state for record in records),
                 cents_by_state=cents,
-                parked_event_count=len(self.parked_events),
+                parked_event_count=sum(
+                    line.record_id is not None and line.record_id.billing_period == billing_period
+                    for line in self.parked_events
+                ),
                 oldest_unfinished=min(
-                    unfinished, key=lambda record: record.attempt_started_at, default=None
+                    unfinished,
+                    key=lambda record: (record.attempt_started_at, record.customer_id),
+                    default=None,
                 ),
                 database_time=self._clock.now(),
             )
@@ -297,6 +316,10 @@ class MemoryStore:
         with self._lock:
             return [row.record for row in self._rows.values()]
 
+    def _is_claimed_before(self, row: _Row, token: str) -> bool:
+        """Whether this very claim was made before and only its answer was lost."""
+        return not self.suspended and row.record.state in UNFINISHED and row.holder == token
+
     def _decide_claim(self, request: ClaimRequest) -> ClaimVerdict:
         event = request.event
         record_id = RecordId(event.customer_id, event.billing_period)
@@ -312,9 +335,10 @@ class MemoryStore:
             return self._start_attempt(row, request)
         if record.state is State.PARKED:
             return self._start_again(row, request)
-        if record.state in FINAL or record.state is State.PROCESSING:
+        if record.state not in (State.IN_PROGRESS, State.IN_DOUBT):
             return ClaimVerdict.SETTLED
-        if row.due_at is None and record.state is State.IN_DOUBT:
+        # Where reconcile is not to look, only an operator may go on.
+        if row.due_at is None and record.lease_until <= self._clock.now():
             return ClaimVerdict.CONFLICT
         return self._take_over(row, request.lease_seconds, request.token)
 
@@ -387,14 +411,13 @@ class MemoryStore:
             verdict=None,
             code=None,
             held_cents=held_cents,
+            doubts=0,
             attempt_started_at=now,
             lease_until=now + timedelta(seconds=request.lease_seconds),
         )
 
     def _take_over(self, row: _Row, lease_seconds: float, token: str) -> ClaimVerdict:
         now = self._clock.now()
-        if row.holder == token:
-            return ClaimVerdict.CLAIMED
         if row.record.lease_until > now:
             return ClaimVerdict.BUSY
         row.holder = token
@@ -406,7 +429,7 @@ class MemoryStore:
         return ClaimVerdict.CLAIMED
 
     def _hold(self, request: ClaimRequest) -> tuple[ClaimVerdict | None, int]:
-        event: UsageEvent = request.event
+        event = request.event
         run = self._runs.get(event.billing_period)
         if run is None:
             return (ClaimVerdict.RUN_MISSING, 0) if request.require_run else (None, 0)
@@ -420,12 +443,33 @@ class MemoryStore:
         self._runs[event.billing_period] = replace(run, held_cents=held_cents)
         return None, event.amount_cents
 
+    def _is_finished_before(self, row: _Row, lease: Lease, ending: Ending) -> bool:
+        """Whether this very ending was written before and only the answer was lost."""
+        record = row.record
+        return (
+            record.fence == lease.fence
+            and row.holder is None
+            and record.state is ending.state
+            and (ending.state is not State.CHARGED or record.payment_id == ending.payment_id)
+        )
+
+    def _write_ending(self, row: _Row | None, record: Record, ending: Ending) -> FinishResult:
+        if ending.state is State.CHARGED:
+            return self._finish_charged(row, record, ending)
+        if row is None or self._held(record.lease) is None:
+            return FinishResult(row.record if row else None, written=False)
+        self._end(row, ending)
+        return FinishResult(row.record, written=True)
+
     def _finish_charged(self, row: _Row | None, record: Record, ending: Ending) -> FinishResult:
         if row is None:
-            row = self._rows[record.record_id] = _Row(replace(record, held_cents=0), "", None)
+            row = self._rows[record.record_id] = _Row(replace(record, held_cents=0), None, None)
         elif row.record.state is State.CHARGED:
             second = row.record.payment_id != ending.payment_id
             return FinishResult(row.record, written=False, second_payment=second)
+        if row.record.fence != record.fence:
+            # A stale holder's proof outdates its successor, whose ending would pass for this one.
+            self._update(row, fence=row.record.fence + 1)
         run_closed = self._end(row, ending)
         return FinishResult(row.record, written=True, run_closed=run_closed)
 
@@ -440,11 +484,12 @@ class MemoryStore:
             row,
             state=ending.state,
             payment_id=ending.payment_id or record.payment_id,
-            code=ending.code,
+            code=storable_or_none(ending.code),
             verdict=None if ending.state is State.CHARGED else record.verdict,
             held_cents=record.held_cents - released_cents,
             lease_until=now,
         )
+        row.holder = None
         row.due_at = now + timedelta(hours=1) if keeps_hold else None
         run = self._runs.get(record.billing_period)
         if run is None or run.currency != record.fingerprint.currency:
@@ -464,7 +509,7 @@ class MemoryStore:
 
     def _held(self, lease: Lease) -> _Row | None:
         row = self._rows.get(lease.record_id)
-        if row is None or row.record.fence != lease.fence or row.record.state not in UNFINISHED:
+        if row is None or row.holder is None or row.record.fence != lease.fence:
             return None
         return row
 
@@ -494,33 +539,42 @@ class MemoryStore:
             decision = f"already_{record.state}"
             if record.state is State.REJECTED:
                 outcome = Outcome.REJECTED
-        self._note(record_id, Note(request.envelope, decision))
+        self._note_decision(record_id, Note(request.envelope, decision), record)
         if outcome is not None:
-            self._park(ParkedEvent(outcome.reason, decision, request.body), request.envelope)
+            parked = ParkedEvent(outcome.reason, decision, request.body)
+            self._park(record_id, parked, request.envelope)
 
-    def _note(self, record_id: RecordId | None, note: Note) -> None:
+    def _note_decision(self, record_id: RecordId, note: Note, record: Record | None) -> None:
+        self._note(record_id, note, record.fence if record else None)
+
+    def _note(self, record_id: RecordId | None, note: Note, fence: int | None) -> None:
         row = self._rows.get(record_id) if record_id else None
+        envelope = storable_envelope(note.envelope)
         line = AttemptLine(
             noted_at=self._clock.now(),
             attempt=row.record.attempt if row else None,
-            fence=row.record.fence if row else None,
-            transport=note.envelope.transport,
-            message_id=note.envelope.message_id,
-            delivery_count=note.envelope.delivery_count,
+            fence=fence,
+            transport=envelope.transport,
+            message_id=envelope.message_id,
+            delivery_count=envelope.delivery_count,
             decision=note.decision,
-            code=note.code,
-            request_id=note.request_id,
+            code=storable_or_none(note.code),
+            request_id=storable_or_none(note.request_id),
         )
         self._attempts.append((record_id, line))
 
-    def _park(self, parked: ParkedEvent | None, envelope: Envelope) -> None:
+    def _park(
+        self, record_id: RecordId | None, parked: ParkedEvent | None, envelope: Envelope
+    ) -> None:
+        """Keep a message once: one whose dead-lettering failed comes again."""
         if parked is None:
             return
-        line = ParkedLine(parked.reason, parked.description, parked.body, envelope)
-        is_there = any(
-            (there.reason, there.body, there.envelope.message_id, there.envelope.transport)
-            == (line.reason, line.body, envelope.message_id, envelope.transport)
-            for there in self.parked_events
+        kept = storable_envelope(envelope)
+        key = (kept.transport, kept.message_id, parked.reason, parked.body)
+        if key in self._parked_keys:
+            return
+        self._parked_keys.add(key)
+        description = storable(parked.description)
+        self.parked_events.append(
+            ParkedLine(record_id, parked.reason, description, parked.body, kept)
         )
-        if not is_there:
-            self.parked_events.append(line)

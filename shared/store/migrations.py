@@ -6,7 +6,8 @@ Two that start at once take turns; consumers may go on running meanwhile.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,17 @@ import psycopg
 from psycopg import sql
 
 from shared.errors import RecordsUnavailable, SchemaMismatch
+from shared.store.connection import Connection, connection_parameters, describe, open_connection
 
 _FOLDER = Path(__file__).parent / "sql" / "migrations"
 _FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 # Any number that nothing else in the database locks; transaction-scoped, so a pooler may stand
 # in between.
 _LOCK_NUMBER = 4_823_019_771
+
+TURN_WAIT = "60s"
+# While a migration waits for a table, everybody else waits behind it: less than their own limit.
+TABLE_WAIT = "5s"
 
 _ROLE_SETTINGS = {
     "statement_timeout": "15s",
@@ -75,50 +81,40 @@ def migrate(database_url: str) -> Sequence[str]:
         The names of the migrations applied now, oldest first; empty when there was nothing to do.
 
     Raises:
+        SettingsError: the connection string cannot be read.
         SchemaMismatch: the database's schema is newer than this code. Nothing was changed.
-        RecordsUnavailable: the database cannot be reached or refused a statement.
+        RecordsUnavailable: the database cannot be reached or refused a statement. Nothing was
+            changed.
     """
-    try:
-        with psycopg.connect(database_url, prepare_threshold=None) as connection:
-            _wait_for_turn(connection)
-            applied = _apply_missing(connection)
-            _limit_role(connection)
-            return applied
-    except psycopg.Error as error:
-        raise RecordsUnavailable(
-            f"migration failed ({error.sqlstate or type(error).__name__}): "
-            f"{error.diag.message_primary or 'the database cannot be reached'}"
-        ) from None
+    with _connected(database_url) as connection:
+        _wait_for_turn(connection)
+        applied = _apply_missing(connection)
+        _limit_role(connection)
+        return applied
 
 
 def missing_migrations(database_url: str) -> Sequence[str]:
     """Return the names of what `migrate` would apply now, oldest first. Changes nothing.
 
     Raises:
+        SettingsError: the connection string cannot be read.
         SchemaMismatch: the database's schema is newer than this code.
         RecordsUnavailable: the database cannot be reached.
     """
-    try:
-        with psycopg.connect(database_url, prepare_threshold=None) as connection:
-            return [migration.name for migration in _missing(connection)]
-    except psycopg.Error as error:
-        problem = f"the database cannot be reached ({error.sqlstate or type(error).__name__})"
-        raise RecordsUnavailable(problem) from None
+    with _connected(database_url) as connection:
+        return [migration.name for migration in _missing(connection)]
 
 
 def check_schema(database_url: str) -> int:
     """Return the database's schema version.
 
     Raises:
+        SettingsError: the connection string cannot be read.
         SchemaMismatch: it is older than this code needs; a newer one is compatible by rule.
         RecordsUnavailable: the database cannot be reached.
     """
-    try:
-        with psycopg.connect(database_url, prepare_threshold=None) as connection:
-            version = _present_version(connection)
-    except psycopg.Error as error:
-        problem = f"the database cannot be reached ({error.sqlstate or type(error).__name__})"
-        raise RecordsUnavailable(problem) from None
+    with _connected(database_url) as connection:
+        version = _present_version(connection)
     if version < schema_version():
         raise SchemaMismatch(
             f"the database's schema is version {version}, this code needs {schema_version()}: "
@@ -127,13 +123,26 @@ def check_schema(database_url: str) -> int:
     return version
 
 
-def _wait_for_turn(connection: psycopg.Connection) -> None:
-    connection.execute("SET LOCAL lock_timeout = '60s'")
-    connection.execute("SET LOCAL statement_timeout = 0")
+@contextmanager
+def _connected(database_url: str) -> Iterator[Connection]:
+    """One transaction on a connection of its own."""
+    try:
+        with open_connection(connection_parameters(database_url), autocommit=False) as connection:
+            yield connection
+    except psycopg.Error as error:
+        said = error.diag.message_primary
+        problem = f"the database did not do it ({describe(error)})"
+        raise RecordsUnavailable(f"{problem}: {said}" if said else problem) from None
+
+
+def _wait_for_turn(connection: Connection) -> None:
+    connection.execute("SELECT set_config('statement_timeout', '0', true)")
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", [TURN_WAIT])
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK_NUMBER])
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", [TABLE_WAIT])
 
 
-def _apply_missing(connection: psycopg.Connection) -> Sequence[str]:
+def _apply_missing(connection: Connection) -> Sequence[str]:
     connection.execute(_CREATE_LIST)
     missing = _missing(connection)
     for migration in missing:
@@ -145,7 +154,7 @@ def _apply_missing(connection: psycopg.Connection) -> Sequence[str]:
     return [migration.name for migration in missing]
 
 
-def _missing(connection: psycopg.Connection) -> Sequence[Migration]:
+def _missing(connection: Connection) -> Sequence[Migration]:
     present = _present_version(connection)
     if present > schema_version():
         raise SchemaMismatch(
@@ -155,7 +164,7 @@ def _missing(connection: psycopg.Connection) -> Sequence[Migration]:
     return [migration for migration in migrations() if migration.number > present]
 
 
-def _present_version(connection: psycopg.Connection) -> int:
+def _present_version(connection: Connection) -> int:
     exists = connection.execute(
         "SELECT to_regclass('chargeonce.migrations') IS NOT NULL"
     ).fetchone()
@@ -167,7 +176,7 @@ def _present_version(connection: psycopg.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def _limit_role(connection: psycopg.Connection) -> None:
+def _limit_role(connection: Connection) -> None:
     row = connection.execute("SELECT current_user, current_database()").fetchone()
     if row is None:
         return

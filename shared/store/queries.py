@@ -1,8 +1,15 @@
-"""The statements of the PostgreSQL store. What they call is in `sql/migrations`."""
+"""The statements of the PostgreSQL store. The functions that they call are in `sql/migrations`."""
 
 IDENTIFY = "SELECT account_id, livemode FROM chargeonce.identify(%s, %s)"
 
-CLAIM = "SELECT verdict, database_time, stored_row FROM chargeonce.claim(%s, %s, %s)"
+CLAIM = """
+SELECT verdict, database_time, stored_row
+FROM chargeonce.claim(
+    %(customer_id)s, %(billing_period)s, %(key)s, %(stripe_customer_id)s, %(amount_cents)s,
+    %(currency)s, %(attempt)s, %(payment_method_id)s, %(flow)s, %(create_parameters)s,
+    %(require_run)s, %(lease_seconds)s, %(token)s, %(note)s, %(body)s
+)
+"""
 
 RESUME = "SELECT verdict, database_time, stored_row FROM chargeonce.resume(%s, %s, %s, %s, %s)"
 
@@ -19,61 +26,70 @@ RELEASE = "SELECT chargeonce.release(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 PARK = "SELECT chargeonce.park_invalid(%s, %s, %s, %s)"
 
+# now() and not clock_timestamp(), which no index can be searched by.
 DUE = """
 SELECT customer_id, billing_period
 FROM chargeonce.records
 WHERE state IN ('in_progress', 'in_doubt', 'processing')
-  AND due_at <= clock_timestamp()
-  AND lease_until <= clock_timestamp()
-ORDER BY due_at, customer_id
+  AND due_at <= now()
+  AND lease_until <= now()
+ORDER BY due_at, customer_id, billing_period
 LIMIT %s
 """
 
-OPEN_RUN = "SELECT chargeonce.open_run(%s, %s, %s, %s)"
+OPEN_RUN = "SELECT opened, stored_run FROM chargeonce.open_run(%s, %s, %s, %s)"
 
-_RUN_COLUMNS = """
-billing_period, currency, expected_cents, cap_cents, held_cents, charged_cents, is_open,
-closed_reason, opened_at
-"""
-
-GET_RUN = f"SELECT {_RUN_COLUMNS} FROM chargeonce.runs WHERE billing_period = %s"
+GET_RUN = "SELECT to_jsonb(run) FROM chargeonce.runs AS run WHERE run.billing_period = %s"
 
 CLOSE_RUN = """
-UPDATE chargeonce.runs
-SET is_open = false, closed_reason = %s
-WHERE billing_period = %s AND is_open
+UPDATE chargeonce.runs AS run
+SET is_open = false, closed_reason = %(reason)s
+WHERE run.billing_period = %(billing_period)s AND run.is_open
+RETURNING to_jsonb(run)
 """
 
 RAISE_CAP = """
-UPDATE chargeonce.runs
+UPDATE chargeonce.runs AS run
 SET cap_cents = %(cap_cents)s,
-    is_open = is_open OR closed_reason = 'over_cap',
-    closed_reason = nullif(closed_reason, 'over_cap')
-WHERE billing_period = %(billing_period)s AND cap_cents < %(cap_cents)s
+    is_open = run.is_open OR run.closed_reason = 'over_cap',
+    closed_reason = nullif(run.closed_reason, 'over_cap')
+WHERE run.billing_period = %(billing_period)s AND run.cap_cents < %(cap_cents)s
+RETURNING to_jsonb(run)
 """
 
 GET_RECORD = """
-SELECT to_jsonb(r) FROM chargeonce.records AS r
-WHERE r.customer_id = %s AND r.billing_period = %s
+SELECT to_jsonb(record) FROM chargeonce.records AS record
+WHERE record.customer_id = %s AND record.billing_period = %s
 """
 
-COUNT_BY_STATE = """
-SELECT state, count(*), sum(amount_cents)
-FROM chargeonce.records
-WHERE billing_period = %s
-GROUP BY state
+# One statement, so that run and counts are of one moment.
+STATUS = """
+SELECT
+    (
+        SELECT to_jsonb(run) FROM chargeonce.runs AS run
+        WHERE run.billing_period = %(billing_period)s
+    ),
+    (
+        SELECT jsonb_agg(counted) FROM (
+            SELECT record.state, count(*) AS records, sum(record.amount_cents) AS cents
+            FROM chargeonce.records AS record
+            WHERE record.billing_period = %(billing_period)s
+            GROUP BY record.state
+        ) AS counted
+    ),
+    (
+        SELECT count(*) FROM chargeonce.parked_events AS parked
+        WHERE parked.billing_period = %(billing_period)s
+    ),
+    (
+        SELECT to_jsonb(record) FROM chargeonce.records AS record
+        WHERE record.billing_period = %(billing_period)s
+          AND record.state IN ('in_progress', 'in_doubt', 'processing')
+        ORDER BY record.attempt_started_at, record.customer_id
+        LIMIT 1
+    ),
+    clock_timestamp()
 """
-
-COUNT_PARKED = "SELECT count(*) FROM chargeonce.parked_events WHERE billing_period = %s"
-
-OLDEST_UNFINISHED = """
-SELECT to_jsonb(r) FROM chargeonce.records AS r
-WHERE r.billing_period = %s AND r.state IN ('in_progress', 'in_doubt', 'processing')
-ORDER BY r.attempt_started_at
-LIMIT 1
-"""
-
-DATABASE_TIME = "SELECT clock_timestamp()"
 
 ATTEMPTS = """
 SELECT noted_at, attempt, fence, transport, message_id, delivery_count, decision, code, request_id

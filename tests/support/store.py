@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from shared.ports import (
     FinishResult,
     Note,
     ParkedEvent,
+    PeriodStatus,
     Records,
     Release,
     Reports,
@@ -38,6 +40,7 @@ AMOUNT_CENTS = 5000
 CAP_CENTS = 12_000
 LEASE_SECONDS = 180.0
 BODY = b'{"customer_id":"customer-1"}'
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class AnyStore(Records, Runs, Reports, Protocol):
@@ -227,6 +230,44 @@ class StoreUnderTest(ABC):
         return [message.reason for message in self.kept_messages()]
 
 
+def timeless(result: object) -> object:
+    """A result without its moments, which the stores take from different clocks."""
+    if isinstance(result, Record):
+        return replace(
+            result, attempt_started_at=LONG_AGO, lease_until=LONG_AGO, updated_at=LONG_AGO
+        )
+    if isinstance(result, Run):
+        return replace(result, opened_at=LONG_AGO)
+    if isinstance(result, ClaimResult):
+        return (result.verdict, timeless(result.record))
+    if isinstance(result, FinishResult):
+        record: Any = timeless(result.record)
+        return replace(result, record=record)
+    if isinstance(result, PeriodStatus):
+        oldest = result.oldest_unfinished
+        return (
+            timeless(result.run),
+            dict(result.count_by_state),
+            dict(result.cents_by_state),
+            result.parked_event_count,
+            oldest and oldest.record_id,
+        )
+    if isinstance(result, tuple):
+        return tuple(timeless(each) for each in result)
+    return result
+
+
+def everything_seen(stores: StoreUnderTest, customer_ids: Iterable[str]) -> list[object]:
+    """All that can be seen of a store, without its moments."""
+    seen: list[object] = [timeless(stores.store.status(PERIOD)), stores.due()]
+    for customer_id in customer_ids:
+        seen.append(timeless(stores.record(customer_id)))
+        seen.extend(
+            replace(line, noted_at=LONG_AGO) for line in stores.attempts(customer_id, limit=1000)
+        )
+    return [*seen, *stores.kept_messages()]
+
+
 class MemoryUnderTest(StoreUnderTest):
     """The in-memory store under a clock that is moved by hand."""
 
@@ -273,25 +314,30 @@ class PostgresUnderTest(StoreUnderTest):
     """The PostgreSQL store; time passes by shifting every moment in the rows back.
 
     Args:
-        database_url: a migrated database; it is emptied.
+        database_url: a migrated database.
     """
 
     def __init__(self, database_url: str) -> None:
+        self.database_url = database_url
         self._postgres = PostgresStore(database_url, pool_size=4)
         self._connection = psycopg.connect(database_url, autocommit=True)
-        self._connection.execute(
-            """
-            TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
-                chargeonce.parked_events
-            """
-        )
-        self._connection.execute(
-            """
-            UPDATE chargeonce.cluster
-            SET account_id = NULL, livemode = NULL, timeline = chargeonce.present_timeline()
-            """
-        )
         super().__init__(self._postgres)
+
+    def empty(self) -> None:
+        """Begin anew. Rows are deleted one by one: of a few, that is faster than truncating."""
+        self.execute(
+            """
+            DELETE FROM chargeonce.records;
+            DELETE FROM chargeonce.runs;
+            DELETE FROM chargeonce.attempts;
+            DELETE FROM chargeonce.parked_events;
+            UPDATE chargeonce.cluster
+            SET account_id = NULL,
+                livemode = NULL,
+                timeline = chargeonce.present_timeline(),
+                system_identifier = (SELECT system_identifier FROM pg_control_system())
+            """
+        )
 
     def close(self) -> None:
         """Close every connection."""
@@ -336,20 +382,20 @@ class PostgresUnderTest(StoreUnderTest):
 
     def cancel(self, record_id: RecordId) -> None:
         """See `StoreUnderTest`."""
+        key = [record_id.customer_id, record_id.billing_period]
+        record = self._postgres.get_record(record_id)
+        assert record is not None
         self._connection.execute(
             """
-            WITH canceled AS (
-                UPDATE chargeonce.records
-                SET state = 'canceled', holder = NULL, held_cents = 0
-                WHERE customer_id = %s AND billing_period = %s
-                RETURNING billing_period, amount_cents
-            )
-            UPDATE chargeonce.runs AS run
-            SET held_cents = run.held_cents - canceled.amount_cents
-            FROM canceled
-            WHERE run.billing_period = canceled.billing_period
+            UPDATE chargeonce.records
+            SET state = 'canceled', holder = NULL, held_cents = 0, code = NULL, due_at = NULL
+            WHERE customer_id = %s AND billing_period = %s
             """,
-            [record_id.customer_id, record_id.billing_period],
+            key,
+        )
+        self._connection.execute(
+            "UPDATE chargeonce.runs SET held_cents = held_cents - %s WHERE billing_period = %s",
+            [record.held_cents, record_id.billing_period],
         )
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:

@@ -1,6 +1,11 @@
 -- The records, the runs, and what happened to each delivery.
--- Every function below is one transaction of the store. Locks are always taken in the same order:
--- the record first, then its run.
+--
+-- Each call of the store is one statement and one transaction. It locks a record first and its run
+-- last, never the other way round. What it need not write it does not lock: a duplicate leaves no
+-- trace but its line in `attempts`.
+--
+-- The functions are plpgsql, which keeps its plans for the session; servers before 18 plan a
+-- function in SQL anew for each transaction.
 
 CREATE TABLE chargeonce.cluster (
     is_only_row boolean PRIMARY KEY DEFAULT true CHECK (is_only_row),
@@ -107,7 +112,7 @@ CREATE TABLE chargeonce.parked_events (
 
 -- A message whose dead-lettering failed comes again; it is kept once.
 CREATE UNIQUE INDEX parked_events_once
-ON chargeonce.parked_events (transport, message_id, reason, md5(body));
+ON chargeonce.parked_events (transport, message_id, reason, sha256(body));
 
 CREATE INDEX parked_events_by_period ON chargeonce.parked_events (billing_period);
 
@@ -119,62 +124,71 @@ $$;
 INSERT INTO chargeonce.cluster (system_identifier, timeline)
 SELECT system_identifier, chargeonce.present_timeline() FROM pg_control_system();
 
+-- After a failover or a restore the server has another timeline or identity, and may have lost
+-- the record of a charge.
+CREATE FUNCTION chargeonce.is_suspended() RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NOT EXISTS (
+        SELECT FROM chargeonce.cluster AS known, pg_control_system() AS present
+        WHERE known.system_identifier = present.system_identifier
+          AND known.timeline = chargeonce.present_timeline()
+    );
+END
+$$;
+
 CREATE FUNCTION chargeonce.identify(p_account_id text, p_livemode boolean)
 RETURNS TABLE (account_id text, livemode boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE chargeonce.cluster AS c
-    SET account_id = coalesce(c.account_id, p_account_id),
-        livemode = coalesce(c.livemode, p_livemode)
-    WHERE (c.account_id IS NULL AND p_account_id IS NOT NULL)
-       OR (c.livemode IS NULL AND p_livemode IS NOT NULL);
-    RETURN QUERY SELECT c.account_id, c.livemode FROM chargeonce.cluster AS c;
+    UPDATE chargeonce.cluster AS target
+    SET account_id = coalesce(target.account_id, p_account_id),
+        livemode = coalesce(target.livemode, p_livemode)
+    WHERE (target.account_id IS NULL AND p_account_id IS NOT NULL)
+       OR (target.livemode IS NULL AND p_livemode IS NOT NULL);
+    RETURN QUERY SELECT known.account_id, known.livemode FROM chargeonce.cluster AS known;
 END
 $$;
 
--- After a failover or a restore the server has another timeline or identity, and may have lost
--- the record of a charge.
-CREATE FUNCTION chargeonce.is_suspended() RETURNS boolean
-LANGUAGE sql VOLATILE AS $$
-    SELECT c.system_identifier <> s.system_identifier
-        OR c.timeline <> chargeonce.present_timeline()
-    FROM chargeonce.cluster AS c, pg_control_system() AS s
-$$;
-
 CREATE FUNCTION chargeonce.note(
-    p_customer_id text, p_billing_period text, p_attempt integer, p_fence bigint, p_note jsonb
+    p_customer_id text, p_billing_period text, p_attempt integer, p_fence bigint,
+    p_decision text, p_note jsonb
 ) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO chargeonce.attempts (
         customer_id, billing_period, attempt, fence, transport, message_id, delivery_count,
         decision, code, request_id
     )
     VALUES (
         p_customer_id, p_billing_period, p_attempt, p_fence, p_note ->> 'transport',
-        p_note ->> 'message_id', (p_note ->> 'delivery_count')::integer,
-        p_note ->> 'decision', p_note ->> 'code', p_note ->> 'request_id'
-    )
+        p_note ->> 'message_id', (p_note ->> 'delivery_count')::integer, p_decision,
+        p_note ->> 'code', p_note ->> 'request_id'
+    );
+END
 $$;
 
 CREATE FUNCTION chargeonce.park(
     p_customer_id text, p_billing_period text, p_reason text, p_description text, p_body bytea,
     p_note jsonb
 ) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO chargeonce.parked_events (
         reason, description, body, transport, message_id, delivery_count, attributes,
         customer_id, billing_period
     )
     VALUES (
         p_reason, p_description, p_body, p_note ->> 'transport', p_note ->> 'message_id',
-        (p_note ->> 'delivery_count')::integer, p_note -> 'attributes',
-        p_customer_id, p_billing_period
+        (p_note ->> 'delivery_count')::integer, p_note -> 'attributes', p_customer_id,
+        p_billing_period
     )
-    ON CONFLICT DO NOTHING
+    ON CONFLICT DO NOTHING;
+END
 $$;
 
--- Holds an amount against the run's cap in one statement: the row lock is the check.
--- Returns NULL when it is held (or when a run is not required and there is none), else why not.
+-- Holds an amount against the run's cap. The check is part of the update, so it is made again on
+-- the row as the claim before has left it.
 CREATE FUNCTION chargeonce.hold(
     p_billing_period text, p_currency text, p_amount_cents bigint, p_require_run boolean,
     OUT refusal text, OUT held_cents bigint
@@ -183,21 +197,20 @@ LANGUAGE plpgsql AS $$
 DECLARE
     run chargeonce.runs;
 BEGIN
-    held_cents := 0;
-    UPDATE chargeonce.runs AS r
-    SET held_cents = r.held_cents + p_amount_cents
-    WHERE r.billing_period = p_billing_period
-      AND r.currency = p_currency
-      AND r.is_open
-      AND r.held_cents + r.charged_cents + p_amount_cents <= r.cap_cents;
+    held_cents := p_amount_cents;
+    UPDATE chargeonce.runs AS target
+    SET held_cents = target.held_cents + p_amount_cents
+    WHERE target.billing_period = p_billing_period
+      AND target.currency = p_currency
+      AND target.is_open
+      AND target.held_cents + target.charged_cents + p_amount_cents <= target.cap_cents;
     IF FOUND THEN
-        held_cents := p_amount_cents;
         RETURN;
     END IF;
-    SELECT * INTO run FROM chargeonce.runs AS r WHERE r.billing_period = p_billing_period;
+    held_cents := 0;
+    SELECT * INTO run FROM chargeonce.runs AS kept WHERE kept.billing_period = p_billing_period;
     refusal := CASE
-        WHEN run.billing_period IS NULL AND p_require_run THEN 'run_missing'
-        WHEN run.billing_period IS NULL THEN NULL
+        WHEN NOT FOUND THEN CASE WHEN p_require_run THEN 'run_missing' END
         WHEN run.currency <> p_currency THEN 'wrong_currency'
         WHEN NOT run.is_open THEN 'run_closed'
         ELSE 'cap_reached'
@@ -205,231 +218,285 @@ BEGIN
 END
 $$;
 
--- Decides a claim on an existing row that the caller has locked, and writes it.
-CREATE FUNCTION chargeonce.claim_existing(r chargeonce.records, p_request jsonb) RETURNS text
+-- Whether an unfinished record may be had: the token has it, another has it, or it is free.
+CREATE FUNCTION chargeonce.judge_lease(stored chargeonce.records, p_token uuid) RETURNS text
 LANGUAGE plpgsql AS $$
-DECLARE
-    asked_attempt integer := (p_request ->> 'attempt')::integer;
-    starts_attempt boolean;
-    hold record;
 BEGIN
-    IF r.stripe_customer_id <> p_request ->> 'stripe_customer_id'
-        OR r.amount_cents <> (p_request ->> 'amount_cents')::bigint
-        OR r.currency <> p_request ->> 'currency'
-    THEN
-        RETURN 'conflict';
-    END IF;
-    starts_attempt := r.state IN ('declined', 'rejected') AND asked_attempt > r.attempt;
-    IF starts_attempt OR r.state = 'parked' THEN
-        hold := chargeonce.hold(
-            r.billing_period, r.currency, r.amount_cents, (p_request ->> 'require_run')::boolean
-        );
-        IF hold.refusal IS NOT NULL THEN
-            RETURN hold.refusal;
-        END IF;
-        UPDATE chargeonce.records AS t
-        SET state = 'in_progress',
-            fence = t.fence + 1,
-            attempt_fence = t.fence + 1,
-            holder = (p_request ->> 'token')::uuid,
-            payment_id = NULL,
-            verdict_state = NULL,
-            verdict_code = NULL,
-            verdict_message = NULL,
-            code = NULL,
-            held_cents = hold.held_cents,
-            attempt_started_at = clock_timestamp(),
-            lease_until = clock_timestamp() + make_interval(secs => (p_request ->> 'lease_seconds')::float8),
-            due_at = clock_timestamp(),
-            updated_at = clock_timestamp(),
-            attempt = CASE WHEN starts_attempt THEN asked_attempt ELSE t.attempt END,
-            flow = CASE WHEN starts_attempt THEN p_request ->> 'flow' ELSE t.flow END,
-            create_parameters = CASE
-                WHEN starts_attempt THEN p_request -> 'create_parameters' ELSE t.create_parameters
-            END,
-            payment_method_id = CASE
-                WHEN starts_attempt THEN p_request ->> 'payment_method_id' ELSE t.payment_method_id
-            END,
-            -- A parked PaymentIntent is canceled, and its key would bring it back.
-            create_number = CASE WHEN starts_attempt THEN 0 ELSE t.create_number + 1 END
-        WHERE t.customer_id = r.customer_id AND t.billing_period = r.billing_period;
-        RETURN 'claimed';
-    END IF;
-    IF r.state NOT IN ('in_progress', 'in_doubt') THEN
-        RETURN 'settled';
-    END IF;
-    IF r.state = 'in_doubt' AND r.due_at IS NULL THEN
-        RETURN 'conflict';
-    END IF;
-    RETURN chargeonce.take_over(
-        r, (p_request ->> 'lease_seconds')::float8, (p_request ->> 'token')::uuid
-    );
+    RETURN CASE
+        WHEN stored.holder = p_token THEN 'claimed_before'
+        WHEN stored.lease_until > clock_timestamp() THEN 'busy'
+        ELSE 'take_over'
+    END;
 END
 $$;
 
--- Takes over a row that the caller has locked, if its lease has run out.
-CREATE FUNCTION chargeonce.take_over(
-    r chargeonce.records, p_lease_seconds double precision, p_token uuid
+-- What a claim comes to: the answer, or the step that would make it 'claimed'. Writes nothing.
+CREATE FUNCTION chargeonce.judge_claim(
+    stored chargeonce.records, p_stripe_customer_id text, p_amount_cents bigint, p_currency text,
+    p_attempt integer, p_token uuid
 ) RETURNS text
 LANGUAGE plpgsql AS $$
+DECLARE
+    judged_lease text;
 BEGIN
-    IF r.holder = p_token THEN
-        RETURN 'claimed';
+    IF chargeonce.is_suspended() THEN
+        RETURN 'suspended';
+    ELSIF stored.customer_id IS NULL THEN
+        RETURN 'insert';
+    ELSIF stored.stripe_customer_id <> p_stripe_customer_id
+        OR stored.amount_cents <> p_amount_cents
+        OR stored.currency <> p_currency
+    THEN
+        RETURN 'conflict';
+    ELSIF stored.state = 'parked'
+        OR (stored.state IN ('declined', 'rejected') AND p_attempt > stored.attempt)
+    THEN
+        RETURN 'open_attempt';
+    ELSIF stored.state NOT IN ('in_progress', 'in_doubt') THEN
+        RETURN 'settled';
     END IF;
-    IF r.lease_until > clock_timestamp() THEN
-        RETURN 'busy';
-    END IF;
-    UPDATE chargeonce.records AS t
-    SET fence = t.fence + 1,
+    judged_lease := chargeonce.judge_lease(stored, p_token);
+    -- Where reconcile is not to look, only an operator may go on.
+    RETURN CASE
+        WHEN judged_lease = 'take_over' AND stored.due_at IS NULL THEN 'conflict'
+        ELSE judged_lease
+    END;
+END
+$$;
+
+-- Opens the next attempt, or a parked one again, on a record that the caller has locked.
+CREATE FUNCTION chargeonce.open_attempt(
+    stored chargeonce.records, p_attempt integer, p_payment_method_id text, p_flow text,
+    p_create_parameters jsonb, p_held_cents bigint, p_lease_seconds double precision, p_token uuid
+) RETURNS chargeonce.records
+LANGUAGE plpgsql AS $$
+DECLARE
+    is_next boolean := stored.state <> 'parked';
+BEGIN
+    UPDATE chargeonce.records AS target
+    SET state = 'in_progress',
+        fence = target.fence + 1,
+        attempt_fence = target.fence + 1,
+        holder = p_token,
+        payment_id = NULL,
+        verdict_state = NULL,
+        verdict_code = NULL,
+        verdict_message = NULL,
+        code = NULL,
+        held_cents = p_held_cents,
+        doubts = 0,
+        attempt_started_at = clock_timestamp(),
+        lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds),
+        due_at = clock_timestamp(),
+        updated_at = clock_timestamp(),
+        attempt = CASE WHEN is_next THEN p_attempt ELSE target.attempt END,
+        flow = CASE WHEN is_next THEN p_flow ELSE target.flow END,
+        create_parameters = CASE
+            WHEN is_next THEN p_create_parameters ELSE target.create_parameters
+        END,
+        payment_method_id = CASE
+            WHEN is_next THEN p_payment_method_id ELSE target.payment_method_id
+        END,
+        -- The parked PaymentIntent is canceled, and its key would bring it back.
+        create_number = CASE WHEN is_next THEN 0 ELSE target.create_number + 1 END
+    WHERE target.customer_id = stored.customer_id
+      AND target.billing_period = stored.billing_period
+    RETURNING * INTO stored;
+    RETURN stored;
+END
+$$;
+
+-- Takes over a record that the caller has locked.
+CREATE FUNCTION chargeonce.take_over(
+    stored chargeonce.records, p_lease_seconds double precision, p_token uuid
+) RETURNS chargeonce.records
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE chargeonce.records AS target
+    SET fence = target.fence + 1,
         holder = p_token,
         lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds),
         updated_at = clock_timestamp()
-    WHERE t.customer_id = r.customer_id AND t.billing_period = r.billing_period;
-    RETURN 'claimed';
+    WHERE target.customer_id = stored.customer_id
+      AND target.billing_period = stored.billing_period
+    RETURNING * INTO stored;
+    RETURN stored;
 END
 $$;
 
--- Inserts a row and holds its amount; a refusal leaves no row.
-CREATE FUNCTION chargeonce.claim_new(p_request jsonb) RETURNS text
+CREATE FUNCTION chargeonce.note_claim(
+    stored chargeonce.records, p_customer_id text, p_billing_period text, p_verdict text,
+    p_note jsonb, p_body bytea
+) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    hold record;
-BEGIN
-    INSERT INTO chargeonce.records (
-        customer_id, billing_period, key, stripe_customer_id, amount_cents, currency, attempt,
-        state, fence, attempt_fence, holder, flow, create_parameters, payment_method_id,
-        held_cents, attempt_started_at, lease_until, due_at
-    )
-    VALUES (
-        p_request ->> 'customer_id', p_request ->> 'billing_period', p_request ->> 'key',
-        p_request ->> 'stripe_customer_id', (p_request ->> 'amount_cents')::bigint,
-        p_request ->> 'currency', (p_request ->> 'attempt')::integer, 'in_progress', 1, 1,
-        (p_request ->> 'token')::uuid, p_request ->> 'flow', p_request -> 'create_parameters',
-        p_request ->> 'payment_method_id', 0, clock_timestamp(),
-        clock_timestamp() + make_interval(secs => (p_request ->> 'lease_seconds')::float8),
-        clock_timestamp()
-    )
-    ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN 'exists';
-    END IF;
-    hold := chargeonce.hold(
-        p_request ->> 'billing_period', p_request ->> 'currency',
-        (p_request ->> 'amount_cents')::bigint, (p_request ->> 'require_run')::boolean
-    );
-    IF hold.refusal IS NOT NULL THEN
-        DELETE FROM chargeonce.records AS t
-        WHERE t.customer_id = p_request ->> 'customer_id'
-          AND t.billing_period = p_request ->> 'billing_period';
-        RETURN hold.refusal;
-    END IF;
-    UPDATE chargeonce.records AS t
-    SET held_cents = hold.held_cents
-    WHERE t.customer_id = p_request ->> 'customer_id'
-      AND t.billing_period = p_request ->> 'billing_period'
-      AND hold.held_cents > 0;
-    RETURN 'claimed';
-END
-$$;
-
-CREATE FUNCTION chargeonce.claim(p_request jsonb, p_note jsonb, p_body bytea)
-RETURNS TABLE (verdict text, database_time timestamptz, stored_row jsonb)
-LANGUAGE plpgsql AS $$
-DECLARE
-    r chargeonce.records;
-    wanted_customer text := p_request ->> 'customer_id';
-    wanted_period text := p_request ->> 'billing_period';
-    decision text;
-    reason text;
-BEGIN
-    IF chargeonce.is_suspended() THEN
-        RETURN QUERY SELECT 'suspended', clock_timestamp(), NULL::jsonb;
-        RETURN;
-    END IF;
-    -- A finished row is only read: a duplicate must not write to it.
-    SELECT * INTO r FROM chargeonce.records AS t
-    WHERE t.customer_id = wanted_customer AND t.billing_period = wanted_period;
-    IF FOUND AND r.state IN ('charged', 'canceled', 'processing') THEN
-        verdict := chargeonce.claim_existing(r, p_request);
-    ELSE
-        FOR attempt_number IN 1..3 LOOP
-            SELECT * INTO r FROM chargeonce.records AS t
-            WHERE t.customer_id = wanted_customer AND t.billing_period = wanted_period
-            FOR UPDATE;
-            IF FOUND THEN
-                verdict := chargeonce.claim_existing(r, p_request);
-            ELSE
-                verdict := chargeonce.claim_new(p_request);
-            END IF;
-            EXIT WHEN verdict <> 'exists';
-        END LOOP;
-        SELECT * INTO r FROM chargeonce.records AS t
-        WHERE t.customer_id = wanted_customer AND t.billing_period = wanted_period;
-    END IF;
-    decision := CASE WHEN verdict = 'settled' THEN 'already_' || r.state ELSE verdict END;
-    PERFORM chargeonce.note(
-        wanted_customer, wanted_period, r.attempt, r.fence,
-        p_note || jsonb_build_object('decision', decision)
-    );
-    reason := CASE decision
+    decision text := CASE
+        WHEN p_verdict = 'settled' THEN 'already_' || stored.state ELSE p_verdict
+    END;
+    -- As in shared.outcome: what is dead-lettered is kept.
+    reason text := CASE decision
         WHEN 'conflict' THEN 'Conflict'
         WHEN 'run_closed' THEN 'RunClosed'
         WHEN 'wrong_currency' THEN 'WrongCurrency'
         WHEN 'cap_reached' THEN 'CapReached'
         WHEN 'already_rejected' THEN 'Rejected'
     END;
+BEGIN
+    PERFORM chargeonce.note(
+        p_customer_id, p_billing_period, stored.attempt, stored.fence, decision, p_note
+    );
     IF reason IS NOT NULL THEN
-        PERFORM chargeonce.park(wanted_customer, wanted_period, reason, decision, p_body, p_note);
+        PERFORM chargeonce.park(p_customer_id, p_billing_period, reason, decision, p_body, p_note);
     END IF;
+END
+$$;
+
+CREATE FUNCTION chargeonce.claim(
+    p_customer_id text, p_billing_period text, p_key text, p_stripe_customer_id text,
+    p_amount_cents bigint, p_currency text, p_attempt integer, p_payment_method_id text,
+    p_flow text, p_create_parameters jsonb, p_require_run boolean,
+    p_lease_seconds double precision, p_token uuid, p_note jsonb, p_body bytea,
+    OUT verdict text, OUT database_time timestamptz, OUT stored_row jsonb
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    stored chargeonce.records;
+    step text;
+    hold record;
+BEGIN
+    SELECT * INTO stored FROM chargeonce.records AS kept
+    WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period;
+    step := chargeonce.judge_claim(
+        stored, p_stripe_customer_id, p_amount_cents, p_currency, p_attempt, p_token
+    );
+    IF step = 'insert' THEN
+        INSERT INTO chargeonce.records (
+            customer_id, billing_period, key, stripe_customer_id, amount_cents, currency,
+            attempt, state, fence, attempt_fence, holder, flow, create_parameters,
+            payment_method_id, held_cents, attempt_started_at, lease_until, due_at
+        )
+        VALUES (
+            p_customer_id, p_billing_period, p_key, p_stripe_customer_id, p_amount_cents,
+            p_currency, p_attempt, 'in_progress', 1, 1, p_token, p_flow, p_create_parameters,
+            p_payment_method_id, p_amount_cents, clock_timestamp(),
+            clock_timestamp() + make_interval(secs => p_lease_seconds), clock_timestamp()
+        )
+        ON CONFLICT DO NOTHING
+        RETURNING * INTO stored;
+    END IF;
+    -- What is to be written is locked first, and judged again as it is now.
+    IF step IN ('open_attempt', 'take_over')
+        OR (step = 'insert' AND stored.customer_id IS NULL)
+    THEN
+        SELECT * INTO stored FROM chargeonce.records AS kept
+        WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period
+        FOR UPDATE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'record vanished' USING ERRCODE = 'serialization_failure';
+        END IF;
+        step := chargeonce.judge_claim(
+            stored, p_stripe_customer_id, p_amount_cents, p_currency, p_attempt, p_token
+        );
+    END IF;
+
+    verdict := step;
+    IF step IN ('insert', 'open_attempt') THEN
+        hold := chargeonce.hold(p_billing_period, p_currency, p_amount_cents, p_require_run);
+        verdict := coalesce(hold.refusal, 'claimed');
+        IF step = 'open_attempt' AND hold.refusal IS NULL THEN
+            stored := chargeonce.open_attempt(
+                stored, p_attempt, p_payment_method_id, p_flow, p_create_parameters,
+                hold.held_cents, p_lease_seconds, p_token
+            );
+        ELSIF step = 'insert' AND hold.refusal IS NOT NULL THEN
+            DELETE FROM chargeonce.records AS target
+            WHERE target.customer_id = p_customer_id AND target.billing_period = p_billing_period;
+            stored := NULL;
+        ELSIF step = 'insert' AND hold.held_cents = 0 THEN
+            UPDATE chargeonce.records AS target
+            SET held_cents = 0
+            WHERE target.customer_id = p_customer_id AND target.billing_period = p_billing_period
+            RETURNING * INTO stored;
+        END IF;
+    ELSIF step = 'take_over' THEN
+        stored := chargeonce.take_over(stored, p_lease_seconds, p_token);
+        verdict := 'claimed';
+    ELSIF step = 'claimed_before' THEN
+        verdict := 'claimed';
+    END IF;
+
+    IF step <> 'claimed_before' THEN
+        PERFORM chargeonce.note_claim(
+            stored, p_customer_id, p_billing_period, verdict, p_note, p_body
+        );
+    END IF;
+    stored_row := CASE WHEN stored.customer_id IS NOT NULL THEN to_jsonb(stored) END;
     database_time := clock_timestamp();
-    stored_row := CASE WHEN r.customer_id IS NULL THEN NULL ELSE to_jsonb(r) END;
-    RETURN NEXT;
+END
+$$;
+
+CREATE FUNCTION chargeonce.judge_resume(stored chargeonce.records, p_token uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF chargeonce.is_suspended() THEN
+        RETURN 'suspended';
+    ELSIF stored.state IN ('in_progress', 'in_doubt', 'processing') THEN
+        RETURN chargeonce.judge_lease(stored, p_token);
+    END IF;
+    RETURN 'settled';
 END
 $$;
 
 CREATE FUNCTION chargeonce.resume(
     p_customer_id text, p_billing_period text, p_lease_seconds double precision, p_token uuid,
-    p_note jsonb
+    p_note jsonb, OUT verdict text, OUT database_time timestamptz, OUT stored_row jsonb
 )
-RETURNS TABLE (verdict text, database_time timestamptz, stored_row jsonb)
 LANGUAGE plpgsql AS $$
 DECLARE
-    r chargeonce.records;
+    stored chargeonce.records;
 BEGIN
-    SELECT * INTO r FROM chargeonce.records AS t
-    WHERE t.customer_id = p_customer_id AND t.billing_period = p_billing_period
-    FOR UPDATE;
-    verdict := CASE
-        WHEN chargeonce.is_suspended() THEN 'suspended'
-        WHEN r.state IN ('in_progress', 'in_doubt', 'processing')
-            THEN chargeonce.take_over(r, p_lease_seconds, p_token)
-        ELSE 'settled'
-    END;
-    IF verdict = 'claimed' THEN
-        SELECT * INTO r FROM chargeonce.records AS t
-        WHERE t.customer_id = p_customer_id AND t.billing_period = p_billing_period;
-        PERFORM chargeonce.note(
-            p_customer_id, p_billing_period, r.attempt, r.fence,
-            p_note || jsonb_build_object('decision', verdict)
-        );
+    SELECT * INTO stored FROM chargeonce.records AS kept
+    WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period;
+    verdict := chargeonce.judge_resume(stored, p_token);
+    IF verdict = 'take_over' THEN
+        SELECT * INTO stored FROM chargeonce.records AS kept
+        WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period
+        FOR UPDATE;
+        verdict := chargeonce.judge_resume(stored, p_token);
     END IF;
+    IF verdict = 'take_over' THEN
+        stored := chargeonce.take_over(stored, p_lease_seconds, p_token);
+        verdict := 'claimed';
+        PERFORM chargeonce.note(
+            p_customer_id, p_billing_period, stored.attempt, stored.fence, verdict, p_note
+        );
+    ELSIF verdict = 'claimed_before' THEN
+        verdict := 'claimed';
+    END IF;
+    stored_row := CASE WHEN stored.customer_id IS NOT NULL THEN to_jsonb(stored) END;
     database_time := clock_timestamp();
-    stored_row := CASE WHEN r.customer_id IS NULL THEN NULL ELSE to_jsonb(r) END;
-    RETURN NEXT;
 END
 $$;
 
+-- What is stored stays: only that PaymentIntent is ever confirmed.
 CREATE FUNCTION chargeonce.store_payment(
     p_customer_id text, p_billing_period text, p_fence bigint, p_payment_id text
 ) RETURNS text
-LANGUAGE sql VOLATILE AS $$
-    UPDATE chargeonce.records AS t
-    SET payment_id = coalesce(t.payment_id, p_payment_id), updated_at = clock_timestamp()
-    WHERE t.customer_id = p_customer_id
-      AND t.billing_period = p_billing_period
-      AND t.fence = p_fence
-      AND t.state IN ('in_progress', 'in_doubt', 'processing')
-    RETURNING t.payment_id
+LANGUAGE plpgsql AS $$
+DECLARE
+    stored_id text;
+BEGIN
+    UPDATE chargeonce.records AS target
+    SET payment_id = coalesce(target.payment_id, p_payment_id),
+        updated_at = clock_timestamp()
+    WHERE target.customer_id = p_customer_id
+      AND target.billing_period = p_billing_period
+      AND target.fence = p_fence
+      AND target.holder IS NOT NULL
+      AND target.state IN ('in_progress', 'in_doubt', 'processing')
+    RETURNING target.payment_id INTO stored_id;
+    RETURN stored_id;
+END
 $$;
 
 CREATE FUNCTION chargeonce.store_verdict(
@@ -438,114 +505,180 @@ CREATE FUNCTION chargeonce.store_verdict(
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE chargeonce.records AS t
+    UPDATE chargeonce.records AS target
     SET verdict_state = p_state,
         verdict_code = p_code,
         verdict_message = p_message,
         updated_at = clock_timestamp()
-    WHERE t.customer_id = p_customer_id
-      AND t.billing_period = p_billing_period
-      AND t.fence = p_fence
-      AND t.state IN ('in_progress', 'in_doubt', 'processing');
+    WHERE target.customer_id = p_customer_id
+      AND target.billing_period = p_billing_period
+      AND target.fence = p_fence
+      AND target.holder IS NOT NULL
+      AND target.state IN ('in_progress', 'in_doubt', 'processing');
     RETURN FOUND;
 END
 $$;
 
--- Writes an ending on a row that the caller has locked, and moves the money in the run.
--- Returns whether that passed the cap and closed the run: proof of money is recorded all the same.
+-- Writes an ending on a record that the caller has locked.
 CREATE FUNCTION chargeonce.end_record(
-    r chargeonce.records, p_state text, p_payment_id text, p_code text
+    stored chargeonce.records, p_fence bigint, p_state text, p_payment_id text, p_code text
+) RETURNS chargeonce.records
+LANGUAGE plpgsql AS $$
+DECLARE
+    is_charged boolean := p_state = 'charged';
+    is_processing boolean := p_state = 'processing';
+BEGIN
+    UPDATE chargeonce.records AS target
+    SET state = p_state,
+        -- A stale holder's proof outdates its successor, whose ending would pass for this one.
+        fence = target.fence + (target.fence <> p_fence)::integer,
+        holder = NULL,
+        payment_id = coalesce(p_payment_id, target.payment_id),
+        code = p_code,
+        verdict_state = CASE WHEN NOT is_charged THEN target.verdict_state END,
+        verdict_code = CASE WHEN NOT is_charged THEN target.verdict_code END,
+        verdict_message = CASE WHEN NOT is_charged THEN target.verdict_message END,
+        held_cents = CASE WHEN is_processing THEN target.held_cents ELSE 0 END,
+        lease_until = clock_timestamp(),
+        due_at = CASE WHEN is_processing THEN clock_timestamp() + interval '1 hour' END,
+        updated_at = clock_timestamp()
+    WHERE target.customer_id = stored.customer_id
+      AND target.billing_period = stored.billing_period
+    RETURNING * INTO stored;
+    RETURN stored;
+END
+$$;
+
+-- Moves money that a record held or that was charged. Proof of money counts even past the cap, and
+-- then closes the run: whether it did is returned.
+CREATE FUNCTION chargeonce.move_money(
+    p_billing_period text, p_currency text, p_released_cents bigint, p_charged_cents bigint
 ) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    released_cents bigint := CASE WHEN p_state = 'processing' THEN 0 ELSE r.held_cents END;
-    charged_now_cents bigint := CASE WHEN p_state = 'charged' THEN r.amount_cents ELSE 0 END;
-    is_charged boolean := p_state = 'charged';
-    run chargeonce.runs;
     closes boolean;
 BEGIN
-    UPDATE chargeonce.records AS t
-    SET state = p_state,
-        payment_id = coalesce(p_payment_id, t.payment_id),
-        code = p_code,
-        verdict_state = CASE WHEN is_charged THEN NULL ELSE t.verdict_state END,
-        verdict_code = CASE WHEN is_charged THEN NULL ELSE t.verdict_code END,
-        verdict_message = CASE WHEN is_charged THEN NULL ELSE t.verdict_message END,
-        held_cents = t.held_cents - released_cents,
-        lease_until = clock_timestamp(),
-        due_at = CASE WHEN p_state = 'processing' THEN clock_timestamp() + interval '1 hour' END,
-        updated_at = clock_timestamp()
-    WHERE t.customer_id = r.customer_id AND t.billing_period = r.billing_period;
-    IF released_cents = 0 AND charged_now_cents = 0 THEN
+    IF p_released_cents = 0 AND p_charged_cents = 0 THEN
         RETURN false;
     END IF;
-    UPDATE chargeonce.runs AS t
-    SET held_cents = t.held_cents - released_cents,
-        charged_cents = t.charged_cents + charged_now_cents
-    WHERE t.billing_period = r.billing_period AND t.currency = r.currency
-    RETURNING t.* INTO run;
-    closes := is_charged AND run.is_open AND run.held_cents + run.charged_cents > run.cap_cents;
+    UPDATE chargeonce.runs AS target
+    SET held_cents = target.held_cents - p_released_cents,
+        charged_cents = target.charged_cents + p_charged_cents
+    WHERE target.billing_period = p_billing_period AND target.currency = p_currency
+    RETURNING p_charged_cents > 0
+        AND target.is_open
+        AND target.held_cents + target.charged_cents > target.cap_cents
+    INTO closes;
     IF closes THEN
-        UPDATE chargeonce.runs AS t
+        UPDATE chargeonce.runs AS target
         SET is_open = false, closed_reason = 'over_cap'
-        WHERE t.billing_period = r.billing_period;
+        WHERE target.billing_period = p_billing_period;
     END IF;
     RETURN coalesce(closes, false);
 END
 $$;
 
-CREATE FUNCTION chargeonce.finish(
-    p_customer_id text, p_billing_period text, p_fence bigint, p_state text, p_payment_id text,
-    p_code text, p_lost_row jsonb, p_note jsonb, p_parked jsonb, p_body bytea
-)
-RETURNS TABLE (written boolean, second_payment boolean, run_closed boolean, stored_row jsonb)
+-- Brings back a record that the database has lost, to write the proof of its charge on it.
+CREATE FUNCTION chargeonce.restore(p_lost_row jsonb) RETURNS chargeonce.records
 LANGUAGE plpgsql AS $$
 DECLARE
-    r chargeonce.records;
+    lost chargeonce.records := jsonb_populate_record(NULL::chargeonce.records, p_lost_row);
+    stored chargeonce.records;
 BEGIN
-    written := false;
-    second_payment := false;
-    run_closed := false;
-    SELECT * INTO r FROM chargeonce.records AS t
-    WHERE t.customer_id = p_customer_id AND t.billing_period = p_billing_period
+    INSERT INTO chargeonce.records (
+        customer_id, billing_period, key, stripe_customer_id, amount_cents, currency, attempt,
+        state, fence, attempt_fence, flow, create_parameters, create_number, payment_method_id,
+        held_cents, doubts, create_in_doubt, attempt_started_at, lease_until
+    )
+    VALUES (
+        lost.customer_id, lost.billing_period, lost.key, lost.stripe_customer_id,
+        lost.amount_cents, lost.currency, lost.attempt, 'in_progress', lost.fence,
+        lost.attempt_fence, lost.flow, lost.create_parameters, lost.create_number,
+        lost.payment_method_id, 0, lost.doubts, lost.create_in_doubt, lost.attempt_started_at,
+        clock_timestamp()
+    )
+    ON CONFLICT DO NOTHING;
+    SELECT * INTO stored FROM chargeonce.records AS kept
+    WHERE kept.customer_id = lost.customer_id AND kept.billing_period = lost.billing_period
     FOR UPDATE;
-    IF r.customer_id IS NULL AND p_state = 'charged' THEN
-        -- The database lost the row, but here is proof of its charge.
-        INSERT INTO chargeonce.records (
-            customer_id, billing_period, key, stripe_customer_id, amount_cents, currency, attempt,
-            state, fence, attempt_fence, flow, create_parameters, create_number,
-            payment_method_id, held_cents, attempt_started_at, lease_until
-        )
-        SELECT
-            lost.customer_id, lost.billing_period, lost.key, lost.stripe_customer_id,
-            lost.amount_cents, lost.currency, lost.attempt, 'in_progress', lost.fence,
-            lost.attempt_fence, lost.flow, lost.create_parameters, lost.create_number,
-            lost.payment_method_id, 0, clock_timestamp(), clock_timestamp()
-        FROM jsonb_populate_record(NULL::chargeonce.records, p_lost_row) AS lost
-        ON CONFLICT DO NOTHING;
-        SELECT * INTO r FROM chargeonce.records AS t
-        WHERE t.customer_id = p_customer_id AND t.billing_period = p_billing_period
-        FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'record vanished' USING ERRCODE = 'serialization_failure';
     END IF;
-    IF r.state = 'charged' THEN
-        second_payment := p_state = 'charged' AND r.payment_id <> p_payment_id;
-    ELSIF p_state = 'charged'
-        OR (r.fence = p_fence AND r.state IN ('in_progress', 'in_doubt', 'processing'))
+    RETURN stored;
+END
+$$;
+
+-- What an ending comes to: 'write' it, 'written_before' (its answer was lost), 'second_payment', or
+-- 'refuse' it, because the lease is gone and it is no proof of a charge.
+CREATE FUNCTION chargeonce.judge_ending(
+    stored chargeonce.records, p_fence bigint, p_state text, p_payment_id text
+) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF stored.state = 'charged' AND p_state = 'charged' AND stored.payment_id <> p_payment_id THEN
+        RETURN 'second_payment';
+    ELSIF stored.fence = p_fence AND stored.state = p_state AND stored.holder IS NULL THEN
+        RETURN 'written_before';
+    ELSIF stored.state = 'charged' THEN
+        RETURN 'refuse';
+    ELSIF p_state = 'charged' THEN
+        RETURN 'write';
+    ELSIF stored.fence = p_fence
+        AND stored.holder IS NOT NULL
+        AND stored.state IN ('in_progress', 'in_doubt', 'processing')
     THEN
-        run_closed := chargeonce.end_record(r, p_state, p_payment_id, p_code);
-        written := true;
+        RETURN 'write';
     END IF;
-    SELECT * INTO r FROM chargeonce.records AS t
-    WHERE t.customer_id = p_customer_id AND t.billing_period = p_billing_period;
-    PERFORM chargeonce.note(p_customer_id, p_billing_period, r.attempt, p_fence, p_note);
-    IF p_parked IS NOT NULL THEN
+    RETURN 'refuse';
+END
+$$;
+
+CREATE FUNCTION chargeonce.finish(
+    p_customer_id text, p_billing_period text, p_fence bigint, p_state text, p_payment_id text,
+    p_code text, p_lost_row jsonb, p_note jsonb, p_parked jsonb, p_body bytea,
+    OUT written boolean, OUT second_payment boolean, OUT run_closed boolean, OUT stored_row jsonb
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    stored chargeonce.records;
+    judged text;
+    released_cents bigint;
+BEGIN
+    SELECT * INTO stored FROM chargeonce.records AS kept
+    WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period
+    FOR UPDATE;
+    IF NOT FOUND AND p_state = 'charged' THEN
+        stored := chargeonce.restore(p_lost_row);
+    END IF;
+    judged := chargeonce.judge_ending(stored, p_fence, p_state, p_payment_id);
+    written := judged IN ('write', 'written_before');
+    second_payment := judged = 'second_payment';
+    run_closed := false;
+    IF judged = 'write' THEN
+        released_cents := stored.held_cents;
+        stored := chargeonce.end_record(stored, p_fence, p_state, p_payment_id, p_code);
+        released_cents := released_cents - stored.held_cents;
+    END IF;
+    IF judged <> 'written_before' THEN
+        PERFORM chargeonce.note(
+            p_customer_id, p_billing_period, stored.attempt, p_fence, p_note ->> 'decision', p_note
+        );
+    END IF;
+    -- Where the lease is gone, the message is dead-lettered only if the record was rejected.
+    IF p_parked IS NOT NULL AND (written OR stored.state = 'rejected') THEN
         PERFORM chargeonce.park(
             p_customer_id, p_billing_period, p_parked ->> 'reason', p_parked ->> 'description',
             p_body, p_note
         );
     END IF;
-    stored_row := CASE WHEN r.customer_id IS NULL THEN NULL ELSE to_jsonb(r) END;
-    RETURN NEXT;
+    -- Last, because whoever else charges in this run waits for its row until the commit.
+    IF judged = 'write' THEN
+        run_closed := chargeonce.move_money(
+            p_billing_period, stored.currency, released_cents,
+            CASE WHEN p_state = 'charged' THEN stored.amount_cents ELSE 0 END
+        );
+    END IF;
+    stored_row := CASE WHEN stored.customer_id IS NOT NULL THEN to_jsonb(stored) END;
 END
 $$;
 
@@ -556,22 +689,36 @@ CREATE FUNCTION chargeonce.release(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    released_attempt integer;
+    stored chargeonce.records;
 BEGIN
-    UPDATE chargeonce.records AS t
-    SET state = CASE WHEN p_doubt AND t.state = 'in_progress' THEN 'in_doubt' ELSE t.state END,
-        doubts = t.doubts + p_doubt::integer,
-        create_in_doubt = t.create_in_doubt OR p_create_in_doubt,
+    UPDATE chargeonce.records AS target
+    SET state = CASE
+            WHEN p_doubt AND target.state = 'in_progress' THEN 'in_doubt' ELSE target.state
+        END,
+        holder = NULL,
+        doubts = target.doubts + p_doubt::integer,
+        create_in_doubt = target.create_in_doubt OR p_create_in_doubt,
         code = p_code,
         lease_until = clock_timestamp(),
         due_at = clock_timestamp() + make_interval(secs => p_due_in_seconds),
         updated_at = clock_timestamp()
-    WHERE t.customer_id = p_customer_id
-      AND t.billing_period = p_billing_period
-      AND t.fence = p_fence
-      AND t.state IN ('in_progress', 'in_doubt', 'processing')
-    RETURNING t.attempt INTO released_attempt;
-    PERFORM chargeonce.note(p_customer_id, p_billing_period, released_attempt, p_fence, p_note);
+    WHERE target.customer_id = p_customer_id
+      AND target.billing_period = p_billing_period
+      AND target.fence = p_fence
+      AND target.holder IS NOT NULL
+      AND target.state IN ('in_progress', 'in_doubt', 'processing')
+    RETURNING * INTO stored;
+    IF NOT FOUND THEN
+        SELECT * INTO stored FROM chargeonce.records AS kept
+        WHERE kept.customer_id = p_customer_id AND kept.billing_period = p_billing_period;
+        -- Released before: the answer was lost.
+        IF stored.fence = p_fence AND stored.holder IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
+    PERFORM chargeonce.note(
+        p_customer_id, p_billing_period, stored.attempt, p_fence, p_note ->> 'decision', p_note
+    );
     IF p_parked IS NOT NULL THEN
         PERFORM chargeonce.park(
             p_customer_id, p_billing_period, p_parked ->> 'reason', p_parked ->> 'description',
@@ -586,41 +733,47 @@ CREATE FUNCTION chargeonce.park_invalid(
 ) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM chargeonce.note(NULL, NULL, NULL, NULL, p_note);
+    PERFORM chargeonce.note(NULL, NULL, NULL, NULL, p_note ->> 'decision', p_note);
     PERFORM chargeonce.park(NULL, NULL, p_reason, p_description, p_body, p_note);
 END
 $$;
 
--- Opens a run. Claims wait while what the period already holds and charged is counted in.
+-- Opens a run that counts in what its period already holds and charged.
 CREATE FUNCTION chargeonce.open_run(
-    p_billing_period text, p_currency text, p_expected_cents bigint, p_cap_cents bigint
-) RETURNS boolean
+    p_billing_period text, p_currency text, p_expected_cents bigint, p_cap_cents bigint,
+    OUT opened boolean, OUT stored_run jsonb
+)
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF EXISTS (SELECT FROM chargeonce.runs AS t WHERE t.billing_period = p_billing_period) THEN
-        RETURN false;
+    opened := false;
+    IF NOT EXISTS (SELECT FROM chargeonce.runs WHERE billing_period = p_billing_period) THEN
+        -- From here on nobody else writes or locks a record. A weaker lock would let in whoever has
+        -- locked a record and is about to write it, and then wait for that record: a deadlock.
+        LOCK TABLE chargeonce.records IN EXCLUSIVE MODE;
+        INSERT INTO chargeonce.runs (
+            billing_period, currency, expected_cents, cap_cents, held_cents, charged_cents
+        )
+        SELECT
+            p_billing_period, p_currency, p_expected_cents, p_cap_cents,
+            coalesce(
+                sum(kept.amount_cents)
+                    FILTER (WHERE kept.state IN ('in_progress', 'in_doubt', 'processing')),
+                0
+            ),
+            coalesce(sum(kept.amount_cents) FILTER (WHERE kept.state = 'charged'), 0)
+        FROM chargeonce.records AS kept
+        WHERE kept.billing_period = p_billing_period AND kept.currency = p_currency
+        ON CONFLICT DO NOTHING;
+        opened := FOUND;
     END IF;
-    LOCK TABLE chargeonce.records IN SHARE ROW EXCLUSIVE MODE;
-    INSERT INTO chargeonce.runs (
-        billing_period, currency, expected_cents, cap_cents, held_cents, charged_cents
-    )
-    SELECT
-        p_billing_period, p_currency, p_expected_cents, p_cap_cents,
-        coalesce(
-            sum(t.amount_cents) FILTER (WHERE t.state IN ('in_progress', 'in_doubt', 'processing')), 0
-        ),
-        coalesce(sum(t.amount_cents) FILTER (WHERE t.state = 'charged'), 0)
-    FROM chargeonce.records AS t
-    WHERE t.billing_period = p_billing_period AND t.currency = p_currency
-    ON CONFLICT DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN false;
+    IF opened THEN
+        UPDATE chargeonce.records AS target
+        SET held_cents = target.amount_cents
+        WHERE target.billing_period = p_billing_period
+          AND target.currency = p_currency
+          AND target.state IN ('in_progress', 'in_doubt', 'processing');
     END IF;
-    UPDATE chargeonce.records AS t
-    SET held_cents = t.amount_cents
-    WHERE t.billing_period = p_billing_period
-      AND t.currency = p_currency
-      AND t.state IN ('in_progress', 'in_doubt', 'processing');
-    RETURN true;
+    SELECT to_jsonb(kept) INTO stored_run
+    FROM chargeonce.runs AS kept WHERE kept.billing_period = p_billing_period;
 END
 $$;

@@ -1,0 +1,211 @@
+"""What each path costs at the database, counted at the connection: one call, one commit."""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import pytest
+
+from shared.biller import Biller, BillingRules
+from shared.outcome import Outcome
+from shared.ports import Delivery, NoResponse, StripeRequest, StripeResponse
+from shared.record import Flow, RecordId
+from shared.store.postgres import PostgresStore
+from tests.support.clock import ManualClock
+from tests.support.postgres_proxy import PostgresProxy
+from tests.support.store import PERIOD, PostgresUnderTest, envelope
+
+DECLINED_CARD = {
+    "error": {"type": "card_error", "code": "card_declined", "message": "Your card was declined."}
+}
+NO_SUCH_CUSTOMER = {
+    "error": {"type": "invalid_request_error", "code": "resource_missing", "message": "No."}
+}
+
+
+def intent(status: str) -> dict[str, object]:
+    return {"object": "payment_intent", "id": "pi_1", "status": status, "livemode": False}
+
+
+def charge(status: str) -> dict[str, object]:
+    return {"object": "charge", "id": "ch_1", "status": status, "livemode": False}
+
+
+class ScriptedStripe:
+    """Answers each kind of request as it is told to.
+
+    Args:
+        answers: status and body by the last word of the path.
+    """
+
+    def __init__(self, **answers: tuple[int, Mapping[str, Any]]) -> None:
+        self.answers: dict[str, tuple[int, Mapping[str, Any]]] = {
+            "account": (200, {"object": "account", "id": "acct_1"}),
+            "payment_intents": (200, intent("requires_payment_method")),
+            "confirm": (200, intent("succeeded")),
+            "cancel": (200, intent("canceled")),
+            "charges": (200, charge("succeeded")),
+            **answers,
+        }
+
+    def send(
+        self, request: StripeRequest, timeout_seconds: float, vault_key: str | None = None
+    ) -> StripeResponse | NoResponse:
+        """See `Payments.send`."""
+        status, body = self.answers[request.path.rsplit("/", 1)[-1]]
+        return StripeResponse(status, {}, json.dumps(body).encode())
+
+
+class IgnoredSettlement:
+    """Settles nothing."""
+
+    def complete(self) -> None:
+        """See `Settlement.complete`."""
+
+    def dead_letter(self, reason: str, description: str) -> None:
+        """See `Settlement.dead_letter`."""
+
+    def leave(self) -> None:
+        """See `Settlement.leave`."""
+
+
+class Counted:
+    """A worker whose every word with the database is counted."""
+
+    def __init__(self, proxy: PostgresProxy, store: PostgresStore) -> None:
+        self._proxy = proxy
+        self._store = store
+        self._warm_ups = count()
+
+    def deliver(
+        self,
+        stripe: ScriptedStripe,
+        flow: Flow = Flow.PAYMENT_INTENT,
+        body: bytes | None = None,
+        **fields: Any,
+    ) -> tuple[Outcome, int]:
+        """Handle a delivery; return its outcome and how many round trips it took."""
+        event = {
+            "customer_id": "customer-1",
+            "billing_period": PERIOD,
+            "stripe_customer_id": "cus_1",
+            "amount_cents": 1000,
+            "payment_method_id": "pm_1",
+            **fields,
+        }
+        biller = Biller(self._store, stripe, ManualClock(), BillingRules(flow, key_livemode=False))
+        # The account is looked up once for each process, not for each charge.
+        warm_up = f"warm-up-{next(self._warm_ups)}"
+        fine = {**event, "customer_id": warm_up, "amount_cents": 1, "payment_method_id": "pm_1"}
+        self._handle(biller, json.dumps(fine).encode())
+        self._proxy.reset()
+        outcome = self._handle(biller, json.dumps(event).encode() if body is None else body)
+        assert self._proxy.transactions == self._proxy.round_trips, "each one is committed"
+        assert self._proxy.connections == 0
+        return outcome, self._proxy.round_trips
+
+    def _handle(self, biller: Biller, body: bytes) -> Outcome:
+        return biller.handle(Delivery(body, envelope()), IgnoredSettlement())
+
+
+@pytest.fixture
+def counted(postgres: PostgresUnderTest) -> Iterator[Counted]:
+    """A worker behind a proxy that counts."""
+    postgres.open_run(cap_cents=10**9)
+    with PostgresProxy(postgres.database_url) as proxy:
+        store = PostgresStore(proxy.url, 1)
+        yield Counted(proxy, store)
+        store.close()
+
+
+def record_version(postgres: PostgresUnderTest) -> list[tuple[Any, ...]]:
+    """What changes whenever a row is written or locked."""
+    return postgres.execute(
+        "SELECT ctid, xmin, xmax FROM chargeonce.records WHERE customer_id = 'customer-1'"
+    )
+
+
+def test_a_charge_in_two_steps_takes_three(counted: Counted) -> None:
+    """Goal: claim, payment id, ending; the budget allows four."""
+    assert counted.deliver(ScriptedStripe()) == (Outcome.CHARGED, 3)
+
+
+def test_a_charge_in_one_step_takes_two(counted: Counted) -> None:
+    """Goal: claim and ending; the budget allows three."""
+    assert counted.deliver(ScriptedStripe(), Flow.CHARGE) == (Outcome.CHARGED, 2)
+
+
+def test_a_decline_in_two_steps_takes_one_more(counted: Counted) -> None:
+    """Goal: the verdict is written before the cancel; the budget allows five."""
+    stripe = ScriptedStripe(confirm=(402, DECLINED_CARD))
+    assert counted.deliver(stripe) == (Outcome.DECLINED, 4)
+
+
+def test_a_decline_in_one_step_takes_no_more(counted: Counted) -> None:
+    """Goal: there is nothing to cancel."""
+    stripe = ScriptedStripe(charges=(402, DECLINED_CARD))
+    assert counted.deliver(stripe, Flow.CHARGE) == (Outcome.DECLINED, 2)
+
+
+def test_a_message_that_is_no_event_takes_one(
+    counted: Counted, postgres: PostgresUnderTest
+) -> None:
+    """Goal: it is kept before it is dead-lettered."""
+    assert counted.deliver(ScriptedStripe(), body=b"{") == (Outcome.INVALID_EVENT, 1)
+    assert postgres.reasons() == ["InvalidEvent"]
+
+
+ENDINGS: dict[Outcome, tuple[ScriptedStripe, dict[str, Any]]] = {
+    Outcome.CHARGED: (ScriptedStripe(), {}),
+    Outcome.PROCESSING: (ScriptedStripe(confirm=(200, intent("processing"))), {}),
+    Outcome.DECLINED: (ScriptedStripe(confirm=(402, DECLINED_CARD)), {}),
+    Outcome.REJECTED: (
+        ScriptedStripe(cus_1=(404, NO_SUCH_CUSTOMER), payment_intents=(200, intent("x"))),
+        {"payment_method_id": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_duplicate_takes_one_and_leaves_the_record_alone(
+    ending: Outcome, counted: Counted, postgres: PostgresUnderTest
+) -> None:
+    """Goal: nine of ten deliveries may be duplicates; each is one read and one line written."""
+    stripe, fields = ENDINGS[ending]
+    assert counted.deliver(stripe, **fields)[0] is ending
+    version = record_version(postgres)
+    lines = len(postgres.attempts())
+    assert counted.deliver(stripe, **fields) == (ending, 1)
+    assert record_version(postgres) == version
+    assert len(postgres.attempts()) == lines + 1
+
+
+def test_a_duplicate_of_what_an_operator_canceled_takes_one(
+    counted: Counted, postgres: PostgresUnderTest
+) -> None:
+    """Goal: the same for the ending that no delivery brings about."""
+    counted.deliver(ScriptedStripe(confirm=(402, DECLINED_CARD)))
+    postgres.cancel(RecordId("customer-1", PERIOD))
+    version = record_version(postgres)
+    assert counted.deliver(ScriptedStripe()) == (Outcome.CANCELED, 1)
+    assert record_version(postgres) == version
+
+
+def test_a_busy_record_and_a_conflict_take_one_and_leave_the_record_alone(
+    counted: Counted, postgres: PostgresUnderTest
+) -> None:
+    """Goal: who may not touch the record does not lock it either."""
+    postgres.claimed("customer-1", amount_cents=1000)
+    version = record_version(postgres)
+    assert counted.deliver(ScriptedStripe()) == (Outcome.IN_PROGRESS_ELSEWHERE, 1)
+    assert counted.deliver(ScriptedStripe(), amount_cents=1) == (Outcome.CONFLICT, 1)
+    assert postgres.resume("customer-1").verdict == "busy"
+    assert record_version(postgres) == version
+
+
+def test_a_refused_claim_takes_one(counted: Counted, postgres: PostgresUnderTest) -> None:
+    """Goal: whatever the run says, it says in the claim."""
+    postgres.execute("UPDATE chargeonce.runs SET cap_cents = 1000")
+    assert counted.deliver(ScriptedStripe(), amount_cents=1000) == (Outcome.CAP_REACHED, 1)
+    assert postgres.money() == (0, 1)
