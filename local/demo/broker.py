@@ -1,0 +1,48 @@
+"""What the demo asks of whatever delivers its events."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from local.demo.plan import Message
+
+PROJECT: Final = "chargeonce-demo"
+TOPIC: Final = "usage"
+SUBSCRIPTION: Final = "usage-push"
+DEAD_LETTER_TOPIC: Final = "usage-dead"
+
+# The shortest that Pub/Sub allows.
+ACK_DEADLINE_SECONDS: Final = 10
+BACKOFF_SECONDS: Final = (1, 5)
+# As many as Pub/Sub allows: what the function leaves is to come back, not to be given up.
+MOST_DELIVERIES: Final = 100
+
+
+class Broker(Protocol):
+    """Delivers events to the push endpoint, again and again until each is acknowledged."""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that lead the function's own Pub/Sub client here."""
+        ...
+
+    def push_to(self, endpoint: str) -> None:
+        """Deliver to this URL from now on."""
+        ...
+
+    def publish(self, messages: Sequence[Message]) -> Sequence[str]:
+        """Publish messages and return their ids in order."""
+        ...
+
+    def dead_letters(self, count: int, within_seconds: float) -> frozenset[str]:
+        """Return the ids of dead-lettered messages, as they were before they became dead letters.
+
+        Args:
+            count: How many are awaited.
+            within_seconds: How long.
+        """
+        ...

@@ -1,0 +1,65 @@
+"""What the demo reads from the database beside the reports that operators have."""
+
+from typing import Final
+
+SETTLED_MESSAGES: Final = """
+SELECT DISTINCT message_id
+FROM chargeonce.attempts
+WHERE transport = 'pubsub-push' AND decision = ANY(%s)
+"""
+
+# Each delivery of a valid event notes its claim, and what came of it in a second line.
+COUNT_DELIVERIES: Final = """
+SELECT count(*)
+FROM chargeonce.attempts
+WHERE transport = 'pubsub-push'
+  AND (decision = ANY(%s) OR decision LIKE 'already\\_%%')
+"""
+
+COUNT_DUPLICATES: Final = """
+SELECT count(*)
+FROM chargeonce.attempts
+WHERE transport = 'pubsub-push' AND decision LIKE 'already\\_%'
+"""
+
+RECORDS: Final = """
+SELECT customer_id, state, amount_cents, currency, payment_id, doubts
+FROM chargeonce.records
+WHERE billing_period = %s
+"""
+
+PARKED_EVENTS: Final = "SELECT message_id, reason, customer_id FROM chargeonce.parked_events"
+
+COUNT_UNFINISHED: Final = """
+SELECT count(*)
+FROM chargeonce.records
+WHERE state IN ('in_progress', 'in_doubt', 'processing')
+"""
+
+COUNT_HELD: Final = """
+SELECT count(*)
+FROM chargeonce.records
+WHERE state IN ('in_progress', 'in_doubt') AND lease_until > clock_timestamp()
+"""
+
+# Claims of which no second line tells what came of them: their holder was killed.
+COUNT_CUT_SHORT: Final = """
+SELECT count(*)
+FROM chargeonce.attempts AS c
+WHERE c.decision = 'claimed'
+  AND NOT EXISTS (
+    SELECT FROM chargeonce.attempts AS e
+    WHERE e.customer_id = c.customer_id
+      AND e.billing_period = c.billing_period
+      AND e.fence = c.fence
+      AND e.decision <> ALL(%s)
+      AND e.decision NOT LIKE 'already\\_%%'
+  )
+"""
+
+# Reconcile rests between two looks at a record, for minutes and longer; nobody watches that long.
+END_PAUSES: Final = """
+UPDATE chargeonce.records
+SET due_at = clock_timestamp()
+WHERE due_at > clock_timestamp() AND state IN ('in_progress', 'in_doubt')
+"""

@@ -1,0 +1,113 @@
+"""What a person sees: the progress while the demo runs, and the books in the end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from local.demo.books import Books
+from local.demo.plan import CURRENCY
+from ops.amounts import format_amount
+
+MOST_BROKEN_SHOWN = 10
+
+
+class Screen(Protocol):
+    """Where the demo tells how far it is."""
+
+    def say(self, sentence: str) -> None:
+        """Tell something that has happened."""
+        ...
+
+    def show_progress(self, stage: str, done: int, total: int) -> None:
+        """Tell what is going on, and how much of it is done."""
+        ...
+
+
+class QuietScreen:
+    """Shows nothing."""
+
+    def say(self, sentence: str) -> None:
+        """See `Screen.say`."""
+
+    def show_progress(self, stage: str, done: int, total: int) -> None:
+        """See `Screen.show_progress`."""
+
+
+class ProgressScreen:
+    """Sentences, and a bar below them that is gone in the end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=None)
+
+    def say(self, sentence: str) -> None:
+        """See `Screen.say`."""
+        self._progress.console.print(sentence)
+
+    def show_progress(self, stage: str, done: int, total: int) -> None:
+        """See `Screen.show_progress`."""
+        self._progress.update(self._task, description=stage, completed=done, total=total)
+
+
+@contextmanager
+def progress_screen(console: Console) -> Iterator[Screen]:
+    """Yield a screen on a console; on a terminal with a moving bar."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        yield ProgressScreen(progress)
+
+
+def print_books(console: Console, books: Books) -> None:
+    """Print the table that ends in the number of double charges."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in _rows(books):
+        table.add_row(name, value)
+    table.add_section()
+    style = "bold red" if books.double_charges else "bold green"
+    table.add_row(
+        Text("double charges (by the simulator's ledger):", style=style),
+        Text(str(books.double_charges), style=style),
+    )
+    console.print(table)
+    if books.promises_broken:
+        _print_broken(console, books)
+
+
+def _rows(books: Books) -> list[tuple[str, str]]:
+    repeated = books.events_published - books.customers - books.invalid_events
+    return [
+        ("customers", f"{books.customers:,}"),
+        ("events published", f"{books.events_published:,}"),
+        ("  of them again under new message ids", f"{repeated:,}"),
+        ("  of them invalid", f"{books.invalid_events:,}"),
+        ("deliveries decided", f"{books.deliveries:,}"),
+        ("duplicates prevented", f"{books.duplicates_prevented:,}"),
+        ("doubts resolved", f"{books.in_doubt_resolved:,}"),
+        ("processes killed while charging", f"{books.killed_processes:,}"),
+        ("charges cut short and taken over", f"{books.charges_cut_short:,}"),
+        ("customers charged", f"{books.charged:,}"),
+        ("customers declined", f"{books.declined:,}"),
+        ("customers refused and parked", f"{books.parked:,}"),
+        ("charged", format_amount(books.charged_cents, CURRENCY)),
+        ("cap", format_amount(books.cap_cents, CURRENCY)),
+        ("seconds", f"{books.seconds:.0f}"),
+        ("lost events", f"{books.lost_events:,}"),
+    ]
+
+
+def _print_broken(console: Console, books: Books) -> None:
+    console.print(Text("Promises broken:", style="bold red"))
+    for sentence in books.promises_broken[:MOST_BROKEN_SHOWN]:
+        console.print(f"  {sentence}")
+    more = len(books.promises_broken) - MOST_BROKEN_SHOWN
+    if more > 0:
+        console.print(f"  and {more} more")
+    console.print(f"Logs: {books.log_directory}")

@@ -1,0 +1,1 @@
+"""The operator's command line: `chargeonce`, which is `python -m ops`."""

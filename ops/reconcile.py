@@ -1,0 +1,98 @@
+"""`chargeonce reconcile`: finish records whose messages are gone or late."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ops.arguments import add_command, add_dry_run, whole_number
+from ops.database import open_records, quieten_pool
+from ops.report import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ops.arguments import Commands
+    from shared.outcome import Outcome
+
+DEFAULT_LIMIT = 200
+MAX_LIMIT = 100_000
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command."""
+    command = add_command(
+        commands,
+        "reconcile",
+        "drive unfinished records to an end, as the reconcile timer does",
+        run,
+        "chargeonce reconcile\nchargeonce reconcile --limit 20 --dry-run",
+        details="Takes records that nobody holds and whose pause is over, oldest first. Needs the "
+        "settings of the deployment: STRIPE_API_KEY as well as DATABASE_URL.",
+    )
+    command.add_argument(
+        "--limit",
+        type=whole_number(MAX_LIMIT),
+        default=DEFAULT_LIMIT,
+        metavar="N",
+        help="look at no more than N records (default: %(default)s)",
+    )
+    add_dry_run(command)
+
+
+def run(arguments: argparse.Namespace) -> Report:
+    """Drive due records on, or list them."""
+    if arguments.dry_run:
+        return _list_due(arguments.limit)
+    outcomes = _drive_due(arguments.limit, show_progress=not arguments.json)
+    looked_at = sum(outcomes.values())
+
+    def show(console: Console) -> None:
+        from ops.tables import print_outcomes
+
+        print_outcomes(console, outcomes)
+
+    document = {
+        "looked_at": looked_at,
+        "outcomes": {str(outcome): count for outcome, count in outcomes.items()},
+        "dry_run": False,
+    }
+    return Report(document, show)
+
+
+def _list_due(limit: int) -> Report:
+    with open_records() as store:
+        due = store.due(limit)
+
+    def show(console: Console) -> None:
+        from ops.tables import print_due
+
+        print_due(console, due)
+
+    records = [
+        {"customer_id": record_id.customer_id, "billing_period": record_id.billing_period}
+        for record_id in due
+    ]
+    return Report({"due": records, "dry_run": True}, show)
+
+
+def _drive_due(limit: int, *, show_progress: bool) -> Mapping[Outcome, int]:
+    from shared.reconcile import reconcile
+    from shared.settings import read_settings
+    from shared.wiring import build_biller, open_store
+
+    settings = read_settings()
+    for warning in settings.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    quieten_pool()
+    with closing(open_store(settings, threads=1)) as store:
+        biller = build_biller(settings, store)
+        if not show_progress:
+            return reconcile(biller, store, limit)
+        from ops.tables import progress
+
+        with progress("reconciling", total=len(store.due(limit))) as advance:
+            return reconcile(biller, store, limit, lambda _: advance())

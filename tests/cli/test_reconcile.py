@@ -1,0 +1,85 @@
+"""`chargeonce reconcile`: drives what is due to its end at Stripe, and says what came of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.stripe_simulator import CustomerSeed, RunningSimulator, serve_in_thread
+from ops.exit_codes import ExitCode
+from shared.record import RecordId, State
+from shared.store.postgres import PostgresStore
+from tests.cli.conftest import PERIOD, CommandLine, claim, doubt
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    """A simulated Stripe."""
+    with serve_in_thread() as running:
+        yield running
+
+
+@pytest.fixture
+def deployed(
+    chargeonce: CommandLine,
+    store: PostgresStore,
+    simulator: RunningSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """The command line with a deployment's settings, and an open run."""
+    simulator.control.reset()
+    store.open_run(PERIOD, "usd", 100_000, 100_000)
+    monkeypatch.setenv("STRIPE_API_KEY", "rk_test_deployed")
+    monkeypatch.setenv("STRIPE_API_BASE", simulator.base_url)
+    return chargeonce
+
+
+def test_nothing_is_due(deployed: CommandLine) -> None:
+    assert deployed("reconcile", "--json").document == {
+        "looked_at": 0,
+        "outcomes": {},
+        "dry_run": False,
+    }
+    assert "Nothing was due." in deployed("reconcile").stdout
+    assert "Nothing is due." in deployed("reconcile", "--dry-run").stdout
+
+
+def test_what_is_due_is_finished(
+    deployed: CommandLine, store: PostgresStore, simulator: RunningSimulator
+) -> None:
+    """A record whose message is gone is charged; one whose pause is not over is left."""
+    simulator.control.seed_customers(CustomerSeed(ids=["cus_due"], payment_method="pm_card_visa"))
+    doubt(store, claim(store, "due"))
+    doubt(store, claim(store, "resting"), due_in_seconds=3600)
+    listed = deployed("reconcile", "--dry-run", "--json").document
+    assert listed == {
+        "due": [{"customer_id": "due", "billing_period": PERIOD}],
+        "dry_run": True,
+    }
+    assert simulator.control.ledger() == []
+    ran = deployed("reconcile", "--json")
+    assert ran.code == ExitCode.OK
+    assert ran.document == {"looked_at": 1, "outcomes": {"charged": 1}, "dry_run": False}
+    record = store.get_record(RecordId("due", PERIOD))
+    assert record is not None
+    assert record.state is State.CHARGED
+    assert [entry.customer for entry in simulator.control.ledger()] == ["cus_due"]
+
+
+def test_no_more_than_the_limit(deployed: CommandLine, store: PostgresStore) -> None:
+    for number in range(3):
+        doubt(store, claim(store, f"customer-{number}"))
+    assert len(deployed("reconcile", "--dry-run", "--limit", "2", "--json").document["due"]) == 2
+    assert deployed("reconcile", "--limit", "1", "--json").document["looked_at"] == 1
+
+
+def test_people_see_a_table_and_warnings_beside_it(
+    deployed: CommandLine, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unknown Stripe customer is rejected; a secret key works, with a warning."""
+    monkeypatch.setenv("STRIPE_API_KEY", "sk_test_hunter2")
+    doubt(store, claim(store))
+    ran = deployed("reconcile")
+    assert ran.code == ExitCode.OK
+    assert ["rejected", "1"] in [line.split() for line in ran.stdout.splitlines()]
+    assert "STRIPE_API_KEY is a secret key" in ran.stderr
+    assert "hunter2" not in ran.stdout + ran.stderr

@@ -1,0 +1,134 @@
+"""The demo from end to end: real processes, real sockets, and nothing left of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CUSTOMERS = 40
+START_SECONDS = 60.0
+END_SECONDS = 60.0
+
+KEYS = {
+    "customers",
+    "events_published",
+    "deliveries",
+    "charged",
+    "declined",
+    "parked",
+    "duplicates_prevented",
+    "in_doubt_resolved",
+    "double_charges",
+    "lost_events",
+    "charged_cents",
+    "cap_cents",
+    "killed_processes",
+    "seconds",
+}
+
+
+def start_demo(temporary: Path, *options: str) -> subprocess.Popen[str]:
+    """Start a small demo whose temporary files lie in a directory of their own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ops", "demo", "--customers", str(CUSTOMERS), *options],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(demo: subprocess.Popen[str], within_seconds: float) -> tuple[str, str]:
+    """Wait for the demo's end and return what it printed."""
+    try:
+        return demo.communicate(timeout=within_seconds)
+    finally:
+        demo.kill()
+
+
+def check_books(demo: subprocess.Popen[str]) -> None:
+    """The demo succeeds, prints one JSON object and nothing else, and its numbers add up."""
+    stdout, stderr = finish(demo, within_seconds=280)
+    assert (demo.returncode, stderr) == (0, "")
+    books = json.loads(stdout)
+    assert set(books) >= KEYS
+    assert books["promises_broken"] == []
+    assert (books["double_charges"], books["lost_events"]) == (0, 0)
+    assert books["customers"] == CUSTOMERS
+    assert books["charged"] + books["declined"] + books["parked"] == CUSTOMERS
+    assert min(books["charged"], books["declined"], books["parked"]) > 0
+    assert books["events_published"] > CUSTOMERS
+    assert books["deliveries"] >= books["events_published"]
+    assert books["duplicates_prevented"] > 0
+    assert books["killed_processes"] == 1
+    assert 0 < books["charged_cents"] <= books["cap_cents"]
+
+
+def descendants(process_id: int) -> Sequence[psutil.Process]:
+    """The processes below a process, however deep."""
+    try:
+        return psutil.Process(process_id).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_running(process: psutil.Process) -> bool:
+    """Whether a process lives; one that waits to be reaped does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for_workers(demo: subprocess.Popen[str]) -> Sequence[psutil.Process]:
+    """Wait until the function's worker processes run; return everything that runs by then."""
+    give_up = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up:
+        running = descendants(demo.pid)
+        servers = [process for process in running if _is_function(process)]
+        if len(servers) >= 3:
+            return running
+        time.sleep(0.05)
+    raise AssertionError("the function did not start")
+
+
+def _is_function(process: psutil.Process) -> bool:
+    try:
+        return "functions_framework" in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+@pytest.mark.timeout(300)
+def test_our_own_pusher_delivers(tmp_path: Path) -> None:
+    check_books(start_demo(tmp_path, "--seed", "3", "--delivery", "pusher", "--json"))
+    assert list(tmp_path.glob("chargeonce-demo-*")) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("requires_pubsub_emulator")
+def test_the_gcloud_emulator_delivers(tmp_path: Path) -> None:
+    check_books(start_demo(tmp_path, "--seed", "4", "--delivery", "emulator", "--json"))
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_its_children_when_it_is_interrupted(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    demo = start_demo(tmp_path, "--delivery", "pusher")
+    children = wait_for_workers(demo)
+    demo.send_signal(ending)
+    _, stderr = finish(demo, within_seconds=END_SECONDS)
+    assert demo.returncode == 130
+    assert stderr == "chargeonce: interrupted\n"
+    assert [process for process in children if is_running(process)] == []
+    assert list(tmp_path.iterdir()) == []
