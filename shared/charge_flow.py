@@ -55,7 +55,7 @@ def charge_at_once(work: Work, replay_hours: float) -> Concluded:
     sent_before = result.maybe_executed or (work.record.is_takeover and not proven_absent)
     refusal = _refusal(answer)
     if refusal is not None:
-        return _conclude_after_doubt(work, refusal) if sent_before else refusal
+        return _conclude_after_doubt(work, refusal, result) if sent_before else refusal
     return _look_after_doubt(work, result)
 
 
@@ -80,13 +80,14 @@ def _refusal(answer: Answer) -> Concluded | None:
     return None
 
 
-def _conclude_after_doubt(work: Work, refusal: Concluded) -> Concluded:
+def _conclude_after_doubt(work: Work, refusal: Concluded, result: CallResult) -> Concluded:
     """A refusal says nothing about an earlier request of this attempt; the list may."""
     found = _find(work)
     if isinstance(found, Concluded):
         return found
-    # An earlier request cannot be running any more once two leases have passed.
-    if work.age_seconds >= 2 * work.lease_seconds:
+    # An earlier request cannot be running any more once two leases have passed; one of this very
+    # delivery can.
+    if not result.maybe_executed and work.age_seconds >= 2 * work.lease_seconds:
         return refusal
     return Concluded(
         Conclusion.IN_DOUBT,

@@ -126,7 +126,9 @@ class _IntentCharge:
 
     def _create(self) -> CallResult:
         """Create under the stable key; where Stripe replays a stored 5xx, under a numbered one."""
-        first = self._record.create_number
+        # Each life of the attempt has numbers of its own: one of a parked life would bring its
+        # canceled PaymentIntent back.
+        first = self._record.create_number * MAX_CREATE_NUMBERS
         result = self._work.send(create_intent(self._record, first))
         for number in range(first + 1, first + MAX_CREATE_NUMBERS):
             stored_failure = result.answer.kind is AnswerKind.IN_DOUBT and result.answer.replayed

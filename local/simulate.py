@@ -1,0 +1,113 @@
+"""`python -m local.simulate`: run seeds, or show what happened in one.
+
+    python -m local.simulate --seeds 1000
+    python -m local.simulate --trace 17 --flow payment_intent
+
+Exit code: 0 when every invariant held, 1 when one did not.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+from local.simulation import Flows, Summary, run_campaign, simulate
+
+FAILURES_SHOWN = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    options = _read(arguments)
+    flows = None if options.flow is None else Flows(options.flow)
+    if options.trace is not None:
+        return _show_trace(options.trace, flows)
+    seeds = range(options.first, options.first + options.seeds)
+    is_told = sys.stderr.isatty() and not options.json
+    summary = run_campaign(seeds, flows, options.workers, _tell if is_told else lambda _: None)
+    if is_told:
+        print("\r\x1b[K", end="", file=sys.stderr)
+    print(_as_json(summary) if options.json else _as_text(summary))
+    return 1 if summary.failures else 0
+
+
+def _read(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m local.simulate",
+        description="Interleave consumers, crashes and lost answers, and judge by Stripe's ledger.",
+    )
+    parser.add_argument("--seeds", type=int, default=1000, help="how many (default 1000)")
+    parser.add_argument("--first", type=int, default=1, help="the first seed (default 1)")
+    parser.add_argument(
+        "--flow", choices=list(Flows), help="which flow (default: each seed chooses)"
+    )
+    parser.add_argument("--trace", type=int, metavar="SEED", help="show one seed step by step")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per CPU)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser.parse_args(arguments)
+
+
+def _show_trace(seed: int, flows: Flows | None) -> int:
+    report = simulate(seed, flows)
+    print(report.trace.render(), end="")
+    if report.violation is None:
+        print(f"\nseed {seed} ({report.plan.flows}): every invariant held")
+        return 0
+    print(f"\nseed {seed} ({report.plan.flows}): VIOLATED: {report.violation.invariant}")
+    print(f"  {report.violation.detail}")
+    return 1
+
+
+def _tell(summary: Summary) -> None:
+    failed = len(summary.failures)
+    print(f"\r{summary.seed_count} seeds, {failed} violations", end="", file=sys.stderr, flush=True)
+
+
+def _as_json(summary: Summary) -> str:
+    return json.dumps(
+        {
+            "seeds": summary.seed_count,
+            "seconds": round(summary.seconds, 1),
+            "crossings": summary.coverage["crossings"],
+            "violations": [
+                {
+                    "seed": failure.seed,
+                    "flow": failure.flows,
+                    "invariant": failure.invariant,
+                    "detail": failure.detail,
+                    "replay": failure.replay,
+                }
+                for failure in summary.failures
+            ],
+            "unreached": summary.unreached,
+            "coverage": dict(sorted(summary.coverage.items())),
+        }
+    )
+
+
+def _as_text(summary: Summary) -> str:
+    seeds = max(summary.seed_count, 1)
+    lines = [f"{count:9,d}  {name}" for name, count in sorted(summary.coverage.items())]
+    if summary.unreached:
+        lines += ["", "never reached: " + ", ".join(summary.unreached)]
+    lines += [
+        "",
+        f"{summary.seed_count:,d} seeds in {summary.seconds:.1f} s "
+        f"({seeds / max(summary.seconds, 0.001):.0f}/s), "
+        f"{summary.coverage['crossings'] / seeds:.0f} port crossings each",
+    ]
+    for failure in summary.failures[:FAILURES_SHOWN]:
+        lines += [
+            "",
+            f"VIOLATED in seed {failure.seed}: {failure.invariant}",
+            f"  {failure.detail}",
+            f"  {failure.replay}",
+        ]
+    lines.append(f"violations: {len(summary.failures)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
