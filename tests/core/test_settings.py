@@ -6,7 +6,7 @@ import pytest
 
 from shared.errors import SettingsError
 from shared.record import Flow
-from shared.settings import read_push_settings, read_settings
+from shared.settings import read_push_settings, read_servicebus_settings, read_settings
 
 MINIMAL = {"DATABASE_URL": "postgresql://user:hunter2@host/db", "STRIPE_API_KEY": "rk_test_hunter2"}
 
@@ -157,3 +157,45 @@ def test_function_that_is_cut_off_before_its_budget_ends_is_refused() -> None:
     (problem,) = push_problems_of({**PUSH, "CLOUD_RUN_TIMEOUT_SECONDS": "155"})
     assert "CLOUD_RUN_TIMEOUT_SECONDS" in problem
     read_push_settings({**PUSH, "CLOUD_RUN_TIMEOUT_SECONDS": "156"})
+
+
+SERVICEBUS = {**MINIMAL, "ServiceBus": "Endpoint=sb://hunter2/", "BILLING_QUEUE": "billing"}
+
+
+def test_service_bus_settings_name_one_connection_and_one_source() -> None:
+    """Goal: a connection string or an identity; a queue or a topic's subscription."""
+    by_string = read_servicebus_settings(SERVICEBUS).servicebus
+    assert (by_string.queue, by_string.namespace) == ("billing", None)
+    assert "hunter2" not in repr(by_string)
+    by_identity = read_servicebus_settings(
+        {
+            **MINIMAL,
+            "ServiceBus__fullyQualifiedNamespace": "example.servicebus.windows.net",
+            "BILLING_TOPIC": "usage",
+            "BILLING_SUBSCRIPTION": "billing",
+            "MINT_SCHEDULE": "0 30 3 1 * *",
+        }
+    ).servicebus
+    assert (by_identity.topic, by_identity.subscription) == ("usage", "billing")
+    assert (by_identity.mint_schedule, by_identity.reconcile_schedule) == ("0 30 3 1 * *", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"ServiceBus": ""}, "ServiceBus__fullyQualifiedNamespace"),
+        ({"ServiceBus__fullyQualifiedNamespace": "hunter2"}, "ServiceBus__fullyQualifiedNamespace"),
+        ({"BILLING_QUEUE": ""}, "BILLING_QUEUE"),
+        ({"BILLING_QUEUE": "", "BILLING_TOPIC": "hunter2"}, "BILLING_SUBSCRIPTION"),
+        ({"BILLING_TOPIC": "hunter2", "BILLING_SUBSCRIPTION": "hunter2"}, "BILLING_QUEUE"),
+        ({"BILLING_SUBSCRIPTION": "hunter2"}, "BILLING_TOPIC"),
+        ({"MINT_SCHEDULE": "0 3 1 * *"}, "MINT_SCHEDULE"),
+        ({"RECONCILE_SCHEDULE": "hunter2"}, "RECONCILE_SCHEDULE"),
+        ({"PYTHON_THREADPOOL_THREAD_COUNT": "0"}, "PYTHON_THREADPOOL_THREAD_COUNT"),
+    ],
+)
+def test_service_bus_problems_are_named(changes: dict[str, str], named: str) -> None:
+    """Goal: half a topic, two sources or none are found before any message is taken."""
+    with pytest.raises(SettingsError, match=named) as caught:
+        read_servicebus_settings({**SERVICEBUS, **changes})
+    assert "hunter2" not in str(caught.value)

@@ -1,6 +1,5 @@
 """Every kind of answer that Stripe can give, over real HTTP, at each request of both flows."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from local.stripe_simulator import FaultKind
 from shared.outcome import Outcome
 from shared.record import Flow
-from shared.stripe_payments import StripePayments
 from tests.support.bench import CREATE_PATHS, MONEY_PATHS, Bench, RecordedSettlement
 
 
@@ -53,30 +51,31 @@ TROUBLES = {
 }
 
 
-@pytest.fixture
-def impatient(bench: Bench) -> Iterator[StripePayments]:
-    """An adapter that soon gives up waiting."""
-    payments = bench.new_payments(read_timeout_seconds=0.4)
-    yield payments
-    payments.close()
+NEVER_ANSWERS = frozenset({FaultKind.HANG, FaultKind.DRIP_HEADERS, FaultKind.DRIP_BODY})
+DEADLINE_SECONDS = 1.5
+
+
+def rules_for(trouble: Trouble) -> dict[str, Any]:
+    """Patience, but not with an answer that never comes."""
+    return {"attempt_seconds": DEADLINE_SECONDS} if trouble.kind in NEVER_ANSWERS else {}
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES.keys())
 def test_trouble_at_the_request_that_moves_money(
-    bench: Bench, impatient: StripePayments, flow: Flow, trouble: Trouble
+    bench: Bench, flow: Flow, trouble: Trouble
 ) -> None:
     """Goal: the first delivery is left or ends; later ones end it; the ledger holds one charge."""
     bench.customer()
     bench.fault(trouble.kind, MONEY_PATHS[flow], **trouble.options)
-    rules: dict[str, Any] = {"flow": flow, "attempt_seconds": 0.6}
     settlement = RecordedSettlement()
-    outcome = bench.deliver(bench.biller(impatient, **rules), settlement=settlement)
+    biller = bench.biller(flow=flow, **rules_for(trouble))
+    outcome = bench.deliver(biller, settlement=settlement)
     assert outcome in trouble.first
     if outcome in (Outcome.IN_DOUBT, Outcome.TRANSIENT):
         assert settlement.calls == [("leave",)]
         bench.assert_run(held=5000, charged=0)
     bench.let_hours_pass(25)
-    final = bench.deliver(bench.biller(**rules), message_id="a day later")
+    final = bench.deliver(bench.biller(flow=flow), message_id="a day later")
     if final is Outcome.DECLINED:
         assert trouble.options == {"code": "duplicate_transaction"}
         bench.assert_nothing_charged()
@@ -90,11 +89,11 @@ def test_trouble_at_the_request_that_moves_money(
     [trouble for name, trouble in TROUBLES.items() if "duplicate" not in name],
     ids=[name for name in TROUBLES if "duplicate" not in name],
 )
-def test_trouble_at_create(bench: Bench, impatient: StripePayments, trouble: Trouble) -> None:
+def test_trouble_at_create(bench: Bench, trouble: Trouble) -> None:
     """Goal: whatever happens to create, the next delivery goes on at once and charges once."""
     bench.customer()
     bench.fault(trouble.kind, CREATE_PATHS[Flow.PAYMENT_INTENT], **trouble.options)
-    outcome = bench.deliver(bench.biller(impatient, attempt_seconds=0.6))
+    outcome = bench.deliver(bench.biller(**rules_for(trouble)))
     assert outcome in trouble.first
     assert bench.deliver(message_id="again") is Outcome.CHARGED
     bench.assert_charged_once()

@@ -124,15 +124,13 @@ def test_answer_about_money_lost_then_redelivered(
 ) -> None:
     """Goal: a lost answer, then a redelivery minutes to weeks later, with keys pruned meanwhile."""
     bench.customer()
-    read = bench.new_payments(read_timeout_seconds=0.3)
-    silent = TappedPayments(read, before=lose_looks)
+    silent = TappedPayments(bench.payments, before=lose_looks)
     bench.fault(FaultKind.CLOSE, MONEY_PATHS[flow], acts=acted)
     assert bench.deliver(bench.biller(silent, flow=flow)) is Outcome.IN_DOUBT
     bench.assert_run(held=5000, charged=0)
     bench.let_hours_pass(hours)
     assert bench.deliver(bench.biller(flow=flow), message_id="resubmitted") is Outcome.CHARGED
     bench.assert_charged_once()
-    read.close()
 
 
 @pytest.mark.parametrize("hours", [25, 7 * 24, 30 * 24])

@@ -37,10 +37,13 @@ HOUR_SECONDS = 3600.0
 CREATE_PATHS = {Flow.PAYMENT_INTENT: "/v1/payment_intents", Flow.CHARGE: "/v1/charges"}
 MONEY_PATHS = {Flow.PAYMENT_INTENT: "/v1/payment_intents/*/confirm", Flow.CHARGE: "/v1/charges"}
 
+# Patient, so that a busy machine is not taken for a silent Stripe.
+PATIENCE_SECONDS = 20.0
+
 RULES = BillingRules(
-    budget_seconds=10,
-    lease_seconds=15,
-    attempt_seconds=2,
+    budget_seconds=100,
+    lease_seconds=150,
+    attempt_seconds=PATIENCE_SECONDS,
     max_attempts=1,
     key_livemode=False,
 )
@@ -150,10 +153,10 @@ class Bench:
         self._connection.close()
 
     def new_payments(
-        self, api_key: str = API_KEY, read_timeout_seconds: float = 1
+        self, api_key: str = API_KEY, read_timeout_seconds: float = PATIENCE_SECONDS
     ) -> StripePayments:
         """An adapter for a key."""
-        return StripePayments(api_key, self.base_url, 1, read_timeout_seconds)
+        return StripePayments(api_key, self.base_url, PATIENCE_SECONDS, read_timeout_seconds)
 
     def biller(
         self,
