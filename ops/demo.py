@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 DEFAULT_CUSTOMERS = 300
 LEAST_CUSTOMERS = 20
 MAX_CUSTOMERS = 5_000
+# What three contestants at once can bill in about a minute.
+MAX_COMPARED = 100
 MAX_SEED = 2**31 - 1
-DELIVERIES = ("auto", "emulator", "pusher")
+DELIVERIES = ("own", "gcloud", "pusher")
 
 
 def add_commands(commands: Commands) -> None:
@@ -31,10 +33,13 @@ def add_commands(commands: Commands) -> None:
         "demo",
         "charge customers under faults on this machine, then check the books",
         run,
-        "chargeonce demo\nchargeonce demo --seed 7 --json | jq .double_charges",
+        "chargeonce demo\n"
+        "chargeonce demo --seed 7 --json | jq .double_charges\n"
+        "chargeonce demo --naive --customers 100",
         details="Takes about a minute and needs no account and no setting: PostgreSQL, Stripe and "
         "the queue run on this machine alone and end with it. With DATABASE_URL set, that server "
-        "is used, in a database of the demo's own. Fails if any promise is broken.",
+        "is used, in a database of the demo's own. Fails if any promise is broken. With --naive, "
+        "two consumers as one usually finds them go through the same day beside ours.",
     )
     command.add_argument(
         "--seed",
@@ -53,14 +58,23 @@ def add_commands(commands: Commands) -> None:
     command.add_argument(
         "--delivery",
         choices=DELIVERIES,
-        default="auto",
-        help="what pushes the events: gcloud's Pub/Sub emulator, or a small pusher of our own "
-        "(default: the emulator where it exists)",
+        default="own",
+        help="what delivers the events, by push and to workers that pull: our own Pub/Sub emulator "
+        "(the default) or gcloud's; or a small pusher, by push alone",
+    )
+    command.add_argument(
+        "--naive",
+        action="store_true",
+        help="show what the same events cost with consumers as one usually finds them",
     )
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Play the demo and judge it."""
+    """Play the demo, or the comparison, and judge it."""
+    return _compare(arguments) if arguments.naive else _play(arguments)
+
+
+def _play(arguments: argparse.Namespace) -> Report:
     from local.demo import DemoPlan, QuietScreen, play, print_books, progress_screen
 
     plan = DemoPlan(arguments.seed, arguments.customers, arguments.delivery)
@@ -77,3 +91,23 @@ def run(arguments: argparse.Namespace) -> Report:
 
     exit_code = ExitCode.FAILED if books.promises_broken else ExitCode.OK
     return Report(books.document(), show, exit_code)
+
+
+def _compare(arguments: argparse.Namespace) -> Report:
+    from local.demo import QuietScreen, progress_screen
+    from local.demo.comparison import ComparisonPlan, play_comparison, print_comparison
+
+    plan = ComparisonPlan(arguments.seed, min(arguments.customers, MAX_COMPARED))
+    if arguments.json:
+        comparison = play_comparison(plan, QuietScreen())
+    else:
+        from ops.tables import open_console
+
+        with progress_screen(open_console()) as screen:
+            comparison = play_comparison(plan, screen)
+
+    def show(console: Console) -> None:
+        print_comparison(console, comparison)
+
+    exit_code = ExitCode.OK if comparison.scores["ours"].is_clean else ExitCode.FAILED
+    return Report(comparison.document(), show, exit_code)

@@ -74,6 +74,8 @@ def read_lines(lines: IO[bytes], default_currency: str) -> Sequence[Outgoing]:
         if len(outgoing) == MAX_EVENTS:
             raise Refused(f"more than {MAX_EVENTS:,} events: send them in parts")
         try:
+            if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                raise InvalidEvent("body", f"is longer than {MAX_BODY_BYTES} bytes")
             outgoing.append(Outgoing(body, parse_event(body, default_currency)))
             check(number, outgoing[-1].event)
         except (InvalidEvent, Refused) as problem:

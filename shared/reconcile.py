@@ -17,6 +17,7 @@ def reconcile(
     records: Records,
     limit: int = DEFAULT_LIMIT,
     on_outcome: Callable[[Outcome], None] | None = None,
+    is_time_up: Callable[[], bool] | None = None,
 ) -> Mapping[Outcome, int]:
     """Drive unfinished records on, oldest first, through the same code path as a message.
 
@@ -25,6 +26,7 @@ def reconcile(
         records: knows which are due: nobody holds them and their pause is over.
         limit: the most to look at.
         on_outcome: told after each record, for a progress bar.
+        is_time_up: asked before each record; the rest is left for the next time.
 
     Returns:
         How many came to which outcome.
@@ -34,6 +36,8 @@ def reconcile(
     """
     outcomes: Counter[Outcome] = Counter()
     for record_id in records.due(limit):
+        if is_time_up is not None and is_time_up():
+            break
         outcome = biller.resume(record_id)
         outcomes[outcome] += 1
         if on_outcome is not None:

@@ -25,7 +25,7 @@ SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/usage"
 @pytest.fixture(scope="module")
 def running() -> Iterator[PubsubEmulator]:
     """An emulator."""
-    with PubsubEmulator(project_id=PROJECT) as emulator:
+    with PubsubEmulator(project=PROJECT) as emulator:
         emulator.add_topic("usage")
         emulator.add_subscription("usage", "usage")
         yield emulator
@@ -143,7 +143,7 @@ def test_nothing_is_sent_when_a_line_is_wrong(
     message = ran.document["error"]["message"]
     assert "line 2: body: is not JSON" in message
     assert "line 3: amount_cents: must be between 1" in message
-    assert "line 5: body: is" in message
+    assert "line 5: body: is longer" in message
     assert "line 6: line 1 has another amount" in message
     assert "line 7" not in message
     assert published_count(emulator) == before
