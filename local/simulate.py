@@ -66,21 +66,22 @@ def _tell(summary: Summary) -> None:
 
 
 def _as_json(summary: Summary) -> str:
+    violations = [
+        {
+            "seed": failure.seed,
+            "flow": failure.flows,
+            "invariant": failure.invariant,
+            "detail": failure.detail,
+            "replay": failure.replay,
+        }
+        for failure in summary.failures
+    ]
     return json.dumps(
         {
             "seeds": summary.seed_count,
             "seconds": round(summary.seconds, 1),
             "crossings": summary.coverage["crossings"],
-            "violations": [
-                {
-                    "seed": failure.seed,
-                    "flow": failure.flows,
-                    "invariant": failure.invariant,
-                    "detail": failure.detail,
-                    "replay": failure.replay,
-                }
-                for failure in summary.failures
-            ],
+            "violations": violations,
             "unreached": summary.unreached,
             "coverage": dict(sorted(summary.coverage.items())),
         }
@@ -89,22 +90,19 @@ def _as_json(summary: Summary) -> str:
 
 def _as_text(summary: Summary) -> str:
     seeds = max(summary.seed_count, 1)
+    rate = seeds / max(summary.seconds, 0.001)
+    crossings = summary.coverage["crossings"] / seeds
     lines = [f"{count:9,d}  {name}" for name, count in sorted(summary.coverage.items())]
     if summary.unreached:
         lines += ["", "never reached: " + ", ".join(summary.unreached)]
-    lines += [
-        "",
-        f"{summary.seed_count:,d} seeds in {summary.seconds:.1f} s "
-        f"({seeds / max(summary.seconds, 0.001):.0f}/s), "
-        f"{summary.coverage['crossings'] / seeds:.0f} port crossings each",
-    ]
     for failure in summary.failures[:FAILURES_SHOWN]:
-        lines += [
-            "",
-            f"VIOLATED in seed {failure.seed}: {failure.invariant}",
-            f"  {failure.detail}",
-            f"  {failure.replay}",
-        ]
+        lines.append("")
+        lines.append(f"VIOLATED in seed {failure.seed}: {failure.invariant}")
+        lines.append(f"  {failure.detail}")
+        lines.append(f"  {failure.replay}")
+    lines.append("")
+    lines.append(f"seeds: {seeds:,d} in {summary.seconds:.1f} s ({rate:.0f}/s)")
+    lines.append(f"port crossings in each: {crossings:.0f}")
     lines.append(f"violations: {len(summary.failures)}")
     return "\n".join(lines)
 

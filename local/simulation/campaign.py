@@ -38,7 +38,6 @@ WORTH_REACHING: Sequence[str] = (
         )
     ),
     "another attempt",
-    "another payment was stored first",
     "authenticated",
     "cap refusal beside unfinished holds",
     "dead letter MaxDeliveryCountExceeded",

@@ -1,6 +1,7 @@
 """What people, other systems and fate do to a simulation from outside."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from local.simulation.customers import StripeCustomer
 from local.simulation.judge import Judge
@@ -10,10 +11,13 @@ from local.simulation.stripe_side import StripeSide
 from local.stripe_simulator.parameters import Parameters
 from local.stripe_simulator.payment_intents import authenticate
 from local.stripe_simulator.world import Call
-from shared.record import Flow, Record, RecordId
+from shared.record import UNFINISHED, Flow, Record
 from shared.store.memory import MemoryStore
 
 OPERATOR = "operator"
+ASKING_CARD = "pm_card_authenticationRequired"
+MAX_LOOKS = 600
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class Interventions:
@@ -55,7 +59,6 @@ class Interventions:
             InterventionKind.DELETE_CUSTOMER: self._delete_customer,
             InterventionKind.CANCEL_INTENT: self._cancel_intent,
             InterventionKind.ASK_CUSTOMER: self._ask_customer,
-            InterventionKind.AUTHENTICATE: self._authenticate,
             InterventionKind.STRIPE_AWAY: lambda _: self._stripe.go_away(),
             InterventionKind.DATABASE_AWAY: lambda _: self._take_database_away(),
             InterventionKind.SWITCH_FLOW: switch_flow,
@@ -115,39 +118,59 @@ class Interventions:
         self._stripe.handle("DELETE", f"/v1/customers/{self._stripe_customer_id(subject)}")
 
     def _cancel_intent(self, subject: int) -> None:
-        record = self._intent_record(subject)
-        if record is not None and record.payment_id is not None:
-            self._judge.excuse(self._stripe_customer_id(subject))
-            self._judge.note_cancel(record.payment_id)
-            self._stripe.handle("POST", f"/v1/payment_intents/{record.payment_id}/cancel")
+        def cancel(record: Record, payment_id: str) -> None:
+            self._judge.excuse(record.fingerprint.stripe_customer_id)
+            self._judge.note_cancel(payment_id)
+            self._stripe.handle("POST", f"/v1/payment_intents/{payment_id}/cancel")
+
+        self._meddle(subject, cancel, MAX_LOOKS)
 
     def _ask_customer(self, subject: int) -> None:
-        """Let the customer pay the stored PaymentIntent on the site, so that it may want more."""
-        record = self._intent_record(subject)
-        if record is not None:
-            self._judge.excuse(self._stripe_customer_id(subject))
-            form = {"payment_method": "pm_card_authenticationRequired"}
-            self._stripe.handle("POST", f"/v1/payment_intents/{record.payment_id}/confirm", form)
+        """Let a customer pay the stored PaymentIntent on the site, where the bank asks for more."""
 
-    def _authenticate(self, subject: int) -> None:
-        record = self._intent_record(subject)
-        if record is None or record.payment_id is None:
+        def ask(record: Record, payment_id: str) -> None:
+            self._judge.excuse(record.fingerprint.stripe_customer_id)
+            path = f"/v1/payment_intents/{payment_id}/confirm"
+            self._stripe.handle("POST", path, {"payment_method": ASKING_CARD})
+            delay_seconds = self._stage.chance.log_uniform(0.1, 60.0)
+            self._stage.scheduler.call_after(delay_seconds, partial(self._authenticate, payment_id))
+
+        self._meddle(subject, ask, MAX_LOOKS)
+
+    def _meddle(self, subject: int, action: Callable[[Record, str], None], looks: int) -> None:
+        """Do something to a PaymentIntent that may still move money, once there is one."""
+        records = [
+            record
+            for record in self._store.records()
+            if record.flow is Flow.PAYMENT_INTENT
+            and record.payment_id is not None
+            and record.state in UNFINISHED
+        ]
+        if not records:
+            if looks > 1:
+                again = partial(self._meddle, subject, action, looks - 1)
+                self._stage.scheduler.call_after(SECONDS_BETWEEN_LOOKS, again)
             return
-        intent = self._stripe.scope.payment_intents.get(record.payment_id)
-        if intent is not None and intent.status == "requires_action":
-            self._stage.cover("authenticated")
-            model = self._stripe.model
-            authenticate(
-                Call(
-                    world=model.world,
-                    scope=self._stripe.scope,
-                    parameters=Parameters({}),
-                    now=model.now(),
-                    request_id="req_customer",
-                    object_id=intent.id,
-                ),
-                succeeds=True,
-            )
+        record = records[subject % len(records)]
+        self._stage.tell(OPERATOR, "meddle", f"{record.customer_id} {str(record.payment_id)[-6:]}")
+        action(record, str(record.payment_id))
+
+    def _authenticate(self, payment_id: str) -> None:
+        intent = self._stripe.scope.payment_intents.get(payment_id)
+        if intent is None or intent.status != "requires_action":
+            return
+        self._stage.cover("authenticated")
+        self._stage.tell(OPERATOR, "authenticate", payment_id[-6:])
+        call = Call(
+            world=self._stripe.model.world,
+            scope=self._stripe.scope,
+            parameters=Parameters({}),
+            now=self._stripe.model.now(),
+            request_id="req_customer",
+            object_id=payment_id,
+        )
+        authenticate(call, succeeds=True)
+        self._judge.look()
 
     def _take_database_away(self) -> None:
         def bring_back() -> None:
@@ -156,12 +179,6 @@ class Interventions:
         self.is_database_away = True
         away_seconds = self._stage.chance.log_uniform(10.0, 7200.0)
         self._stage.scheduler.call_after(away_seconds, bring_back)
-
-    def _intent_record(self, subject: int) -> Record | None:
-        customer = self._customers[subject % len(self._customers)]
-        record = self._store.get_record(RecordId(customer.planned.customer_id, PERIOD))
-        two_steps = record is not None and record.flow is Flow.PAYMENT_INTENT
-        return record if two_steps and record is not None and record.payment_id else None
 
     def _stripe_customer_id(self, subject: int) -> str:
         return self._customers[subject % len(self._customers)].stripe_id

@@ -9,6 +9,7 @@ from local.simulation.broker import Message, MessageState
 from local.simulation.plan import PERIOD, EventKind, Plan
 from local.simulation.stage import Stage
 from local.stripe_simulator import LedgerEntry, StripeModel
+from local.stripe_simulator.keyring import DEFAULT_ACCOUNT
 from shared.key import idempotency_key
 from shared.record import FINAL, UNFINISHED, Flow, Record, RecordId, State
 from shared.store.memory import CLOSED_OVER_CAP, MemoryStore
@@ -23,6 +24,7 @@ class Invariant(StrEnum):
     ONE_CHARGE = "at most one payment for each customer and period"
     WITHIN_CAP = "charged and held money stays within the cap"
     RECORD_FIRST = "every payment is the one that a record named before"
+    OWN_PAYMENT = "a record names a payment of its own attempt"
     NO_MONEY = "a record that says that no money moved is right for ever"
     DURABLE = "a completed message has a record that needs it no more"
     PARKED_WHOLE = "a dead-lettered message lies whole among the parked events"
@@ -59,6 +61,7 @@ class Judge:
         self._stage = stage
         self._plan = plan
         self._store = store
+        self._model = model
         self._ledger = model.ledger
         self._seen_entries = 0
         self._paid_cents = 0
@@ -150,8 +153,20 @@ class Judge:
         is_ours = record.payment_id not in self._canceled_elsewhere
         if record.code == "canceled_elsewhere" and is_ours:
             self.condemn(Invariant.RIGHTLY_PARKED, shown)
+        if record.payment_id is not None and not self._is_own(record.payment_id, record):
+            self.condemn(Invariant.OWN_PAYMENT, f"{shown} {record.payment_id[-6:]}")
         if before is not None and not _is_forward(before, record):
             self.condemn(Invariant.FORWARD, f"{shown} after {before.state}")
+
+    def _is_own(self, payment_id: str, record: Record) -> bool:
+        scope = self._model.world.scope(DEFAULT_ACCOUNT, livemode=False)
+        payment = scope.payment_intents.get(payment_id) or scope.charges.get(payment_id)
+        return payment is not None and payment.metadata == {
+            "chargeonce_key": record.key,
+            "attempt": str(record.attempt),
+            "customer_id": record.customer_id,
+            "billing_period": record.billing_period,
+        }
 
     def _hold_due(self, record: Record) -> int:
         return record.fingerprint.amount_cents if self._plan.require_run else 0

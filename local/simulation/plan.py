@@ -15,45 +15,25 @@ LEASE_SECONDS = 180.0
 SHORT_LEASE_SECONDS = 10.0
 CLOUDS = ("servicebus", "pubsub-push", "pubsub-pull")
 
-PLACES = (
-    *(
-        f"records.{method}.{side}"
-        for method in (
-            "claim",
-            "due",
-            "finish",
-            "identify",
-            "park",
-            "release",
-            "resume",
-            "store_payment",
-            "store_verdict",
-        )
-        for side in ("before", "after")
-    ),
-    *(
-        f"stripe.{request}.{side}"
-        for request in (
-            "cancel",
-            "charge",
-            "confirm",
-            "create",
-            "list_charges",
-            "read",
-            "read_account",
-            "read_charge",
-            "read_customer",
-        )
-        for side in ("before", "after")
-    ),
-    *(
-        f"settlement.{method}.{side}"
-        for method in ("complete", "dead_letter")
-        for side in ("before", "after")
-    ),
+
+def _sides(port: str, *methods: str) -> tuple[str, ...]:
+    return tuple(f"{port}.{method}.{side}" for method in methods for side in ("before", "after"))
+
+
+_COMMON_PLACES = (
+    *_sides("records", "claim", "due", "finish", "identify", "park", "release", "resume"),
+    *_sides("stripe", "read_account"),
+    *_sides("settlement", "complete", "dead_letter"),
     "settlement.leave.before",
     "clock.sleep.before",
 )
+_INTENT_PLACES = (
+    *_sides("records", "store_payment", "store_verdict"),
+    *_sides("stripe", "cancel", "confirm", "create", "read", "read_customer"),
+)
+_CHARGE_PLACES = _sides("stripe", "charge", "list_charges", "read_charge")
+
+PLACES = (*_COMMON_PLACES, *_INTENT_PLACES, *_CHARGE_PLACES)
 """Every place where a process leaves the code under test, and can die or freeze."""
 
 STALE_PLACES = (
@@ -65,7 +45,7 @@ STALE_PLACES = (
     "records.store_verdict.after",
     "stripe.cancel.after",
     "stripe.charge.after",
-    "records.finish.before",
+    *("records.finish.before",) * 4,
     "records.release.before",
 )
 """Where a process that stands still comes back with old news: between an answer and what it leads
@@ -103,12 +83,12 @@ class Funding(StrEnum):
 
 
 _FUNDING_WEIGHTS: Mapping[Funding, int] = {
-    Funding.CARD: 8,
-    Funding.FICKLE_CARD: 6,
+    Funding.CARD: 10,
+    Funding.FICKLE_CARD: 12,
     Funding.DECLINING_CARD: 1,
     Funding.CARD_WITH_AUTHENTICATION: 1,
-    Funding.BANK_DEBIT: 1,
-    Funding.FAILING_BANK_DEBIT: 1,
+    Funding.BANK_DEBIT: 2,
+    Funding.FAILING_BANK_DEBIT: 2,
     Funding.NOTHING: 1,
     Funding.DELETED: 1,
     Funding.UNKNOWN: 1,
@@ -171,7 +151,6 @@ class InterventionKind(StrEnum):
     DELETE_CUSTOMER = "delete_customer"
     CANCEL_INTENT = "cancel_intent"
     ASK_CUSTOMER = "ask_customer"
-    AUTHENTICATE = "authenticate"
     STRIPE_AWAY = "stripe_away"
     DATABASE_AWAY = "database_away"
     SWITCH_FLOW = "switch_flow"
@@ -183,9 +162,8 @@ _INTERVENTION_WEIGHTS: Mapping[InterventionKind, int] = {
     InterventionKind.MEND_CARD: 4,
     InterventionKind.BREAK_CARD: 2,
     InterventionKind.DELETE_CUSTOMER: 1,
-    InterventionKind.CANCEL_INTENT: 2,
-    InterventionKind.ASK_CUSTOMER: 3,
-    InterventionKind.AUTHENTICATE: 3,
+    InterventionKind.CANCEL_INTENT: 4,
+    InterventionKind.ASK_CUSTOMER: 4,
     InterventionKind.STRIPE_AWAY: 2,
     InterventionKind.DATABASE_AWAY: 2,
     InterventionKind.SWITCH_FLOW: 2,
@@ -268,17 +246,17 @@ def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
         interventions=_draw_interventions(chance, chaos_seconds, requires_run),
         processes=processes,
         rates=draw_rates(chance),
-        sore_spot=_draw_sore_spot(chance),
+        sore_spot=_draw_sore_spot(chance, flows),
         chaos_seconds=chaos_seconds,
         cap_cents=_draw_cap_cents(chance, [customer.amount_cents for customer in customers]),
         require_run=requires_run,
         lease_seconds=_draw_lease_seconds(chance, flows),
         reconcile_pauses_seconds=_draw_reconcile_pauses_seconds(chance, chaos_seconds),
-        lock_seconds=chance.choice((60.0, 300.0, 600.0)),
+        lock_seconds=chance.choice((20.0, 60.0, 300.0)),
         max_deliveries=chance.choice((3, 5, 10)),
         settlement_seconds=chance.choice((SECONDS_PER_HOUR, 4 * SECONDS_PER_DAY)),
         requests_per_second=chance.choice((0.0, 0.0, 0.0, 2.0)),
-        has_idempotency=flows is not Flows.PAYMENT_INTENT or chance.random() < 0.8,
+        has_idempotency=flows is not Flows.PAYMENT_INTENT or chance.random() < 0.5,
     )
 
 
@@ -312,17 +290,21 @@ def _draw_cap_cents(chance: random.Random, amounts_cents: Sequence[int]) -> int:
     return chance.choice((2 * owed_cents, owed_cents, owed_cents - min(amounts_cents)))
 
 
-def _draw_sore_spot(chance: random.Random) -> tuple[Hazard, str] | None:
+def _draw_sore_spot(chance: random.Random, flows: Flows) -> tuple[Hazard, str] | None:
     drawn = chance.random()
-    if drawn < 0.3:
-        return Hazard.CRASH, chance.choice(PLACES)
-    return (Hazard.FREEZE, chance.choice(STALE_PLACES)) if drawn < 0.6 else None
+    unreached = {Flows.PAYMENT_INTENT: _CHARGE_PLACES, Flows.CHARGE: _INTENT_PLACES}.get(flows, ())
+    if drawn < 0.45:
+        return Hazard.CRASH, chance.choice([place for place in PLACES if place not in unreached])
+    if drawn < 0.85:
+        stale = [place for place in STALE_PLACES if place not in unreached]
+        return Hazard.FREEZE, chance.choice(stale)
+    return None
 
 
 def _draw_lease_seconds(chance: random.Random, flows: Flows) -> float:
     # Clocks differ and machines stand still, so a lease may lapse while its holder still has a
     # budget. The two-step flow does not rest on leases at all; the one-step flow does.
-    is_short = flows is Flows.PAYMENT_INTENT and chance.random() < 0.4
+    is_short = flows is Flows.PAYMENT_INTENT and chance.random() < 0.5
     return SHORT_LEASE_SECONDS if is_short else LEASE_SECONDS
 
 
@@ -353,7 +335,7 @@ def _draw_publications(
 
     for customer in range(customer_count):
         publish(30.0 * chance.random(), customer, 1, EventKind.PLAIN)
-        for _ in range(chance.randint(0, 3)):
+        for _ in range(chance.randint(0, 4)):
             # Half of the duplicates race with the first message, half come when all seems done.
             latest_seconds = 60.0 if chance.random() < 0.5 else chaos_seconds
             kind = _weighted(chance, _EVENT_KIND_WEIGHTS)
@@ -372,7 +354,7 @@ def _draw_interventions(
         opened_at_seconds = 0.0 if chance.random() < 0.8 else 1200.0 * chance.random()
         interventions.append(Intervention(opened_at_seconds, InterventionKind.OPEN_RUN, 0))
     for _ in range(chance.choice((0, 0, 1, 2, 4))):
-        latest_seconds = 120.0 if chance.random() < 0.5 else chaos_seconds
+        latest_seconds = 120.0 if chance.random() < 0.7 else chaos_seconds
         kind = _weighted(chance, _INTERVENTION_WEIGHTS)
         at_seconds = latest_seconds * chance.random()
         interventions.append(Intervention(at_seconds, kind, chance.randrange(60)))

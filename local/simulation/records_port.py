@@ -70,14 +70,11 @@ class SimulatedRecords:
 
     def store_payment(self, lease: Lease, payment_id: str) -> str | None:
         """See `Records.store_payment`."""
-        stored_id = self._call(
+        return self._call(
             "store_payment",
             f"{_show_lease(lease)} {payment_id[-6:]}",
             lambda: self._store.store_payment(lease, payment_id),
         )
-        if stored_id not in (None, payment_id):
-            self._process.stage.cover("another payment was stored first")
-        return stored_id
 
     def store_verdict(self, lease: Lease, verdict: Verdict) -> bool:
         """See `Records.store_verdict`."""

@@ -13,12 +13,12 @@ from local.simulation.trace import Trace, TraceLine
 
 STARTED_AT = datetime(2026, 12, 1, tzinfo=UTC)
 
+WAIT_SECONDS_AT_MOST = 7200.0
+
 ANOTHER_ATTEMPT = "another attempt"
 
 RACING_PLACES = (
-    ANOTHER_ATTEMPT,
-    ANOTHER_ATTEMPT,
-    ANOTHER_ATTEMPT,
+    *(ANOTHER_ATTEMPT,) * 10,
     "records.claim.after",
     "records.resume.after",
     "records.store_payment.before",
@@ -31,7 +31,7 @@ RACING_PLACES = (
     "stripe.cancel.before",
     "stripe.charge.before",
 )
-"""Where it hurts most that a process wakes up which stood still; a few weigh more."""
+"""Where others are when it hurts most that a process wakes up which stood still."""
 
 
 @dataclass(slots=True)
@@ -70,12 +70,17 @@ class Stage:
                 if wait.passes == 0:
                     self.scheduler.wake(task)
 
-    def wait_for(self, wait: "Wait", seconds_at_most: float) -> None:
-        """Stand still until others have come by a place, or until the time is over."""
+    @property
+    def is_somebody_waiting(self) -> bool:
+        """Whether a process lies in wait for others."""
+        return bool(self._waiting)
+
+    def lie_in_wait(self, wait: "Wait") -> None:
+        """Stand still until others have come by a place, or not for hours."""
         task = self.scheduler.current
         self._waiting[task] = wait
         try:
-            self.scheduler.pause(seconds_at_most)
+            self.scheduler.pause(WAIT_SECONDS_AT_MOST)
         finally:
             del self._waiting[task]
 
@@ -129,7 +134,8 @@ class Process:
         """
         self.risk_crash(place)
         chance = self.stage.chance
-        if chance.strikes_at(Hazard.FREEZE, place):
+        # While one lies in wait the others go on, or nothing would ever come by.
+        if chance.strikes_at(Hazard.FREEZE, place) and not self.stage.is_somebody_waiting:
             self._freeze(place)
         self.stage.scheduler.pause(chance.latency_seconds())
 
@@ -187,13 +193,13 @@ class Process:
     def _freeze(self, place: str) -> None:
         """Stand still: for a time, or until another process is where it hurts most."""
         stage, chance = self.stage, self.stage.chance
-        seconds = chance.freeze_seconds()
         stage.cover("hazard freeze")
-        if chance.happens(0.5):
+        if chance.happens(0.3):
+            seconds = chance.freeze_seconds()
             self.tell("freeze", f"at {place} for {seconds:.0f} s")
             stage.scheduler.pause(seconds)
             return
         wait = Wait(self, chance.choose(RACING_PLACES), chance.choose((1, 1, 2, 3, 5)))
         self.tell("freeze", f"at {place} until others pass {wait.place} {wait.passes} times")
-        stage.wait_for(wait, seconds)
+        stage.lie_in_wait(wait)
         self.tell("go on", f"at {place}")

@@ -158,7 +158,7 @@ class World:
     def _consider_another_attempt(self, record: Record) -> None:
         """Ask for another try soon after a refusal, as a dunning service does."""
         chance = self._stage.chance
-        if record.attempt >= MAX_ATTEMPTS or not chance.happens(0.6):
+        if record.attempt >= MAX_ATTEMPTS or not chance.happens(0.8):
             return
         number = int(record.customer_id.rpartition("-")[2]) - 1
         cloud = chance.choose([process.cloud for process in self._plan.processes if process.cloud])
