@@ -10,10 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psycopg
-
 from shared.errors import PoolExhausted, RecordsUnavailable
-from shared.store.connection import Connection, connection_parameters, is_lost, open_connection
+from shared.store.connection import Connection, connection_parameters, open_connection
 
 
 class Pool:
@@ -75,10 +73,6 @@ class Pool:
             connection = self._take(shelf, deadline)
             try:
                 yield connection
-            except psycopg.Error as error:
-                if is_lost(error):
-                    connection.close()
-                raise
             finally:
                 self._give_back(shelf, connection)
         finally:

@@ -229,7 +229,8 @@ class PostgresStore:
             if is_late or not (is_lost(error) or is_contention(error)):
                 raise unavailable(error) from None
             if is_lost(error):
-                # What lies idle was most likely lost with it.
+                # The connection lies idle now if it is still open, as on a server that became a
+                # standby; and the others were most likely lost with it.
                 self._pool.close_idle()
         time.sleep(RETRY_PAUSE_SECONDS)
         try:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 
 import psycopg
 
-from shared.errors import RecordsUnavailable, RunError
+from shared.errors import RunError
+from shared.store.connection import (
+    CONNECT_SECONDS,
+    Connection,
+    connection_parameters,
+    open_connection,
+    unavailable,
+)
 
-CONNECT_TIMEOUT_SECONDS = 10
+CALL_SECONDS = 25.0
 
 _TAKE_LEASE = """
 INSERT INTO chargeonce.timers AS t (name, lease_until)
@@ -25,18 +35,21 @@ class PostgresTimers:
 
     Args:
         database_url: libpq connection string or URL.
+
+    Raises:
+        SettingsError: the connection string cannot be read.
     """
 
     def __init__(self, database_url: str) -> None:
-        self._database_url = database_url
+        self._parameters = connection_parameters(database_url)
 
     def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
         """See `Timers.take_timer_lease`."""
         try:
-            with self._connect() as connection:
+            with self._connected(CALL_SECONDS) as connection:
                 taken = connection.execute(_TAKE_LEASE, [name, lease_seconds]).fetchone()
         except psycopg.Error as error:
-            raise _unavailable(error) from None
+            raise unavailable(error) from None
         return taken is not None
 
     def expected_total_cents(
@@ -44,7 +57,7 @@ class PostgresTimers:
     ) -> int | None:
         """See `ExpectedTotals.expected_total_cents`."""
         try:
-            with self._connect() as connection:
+            with self._connected(CONNECT_SECONDS + limit_seconds) as connection:
                 connection.read_only = True
                 limit_milliseconds = round(limit_seconds * 1000)
                 connection.execute(f"SET LOCAL statement_timeout = {limit_milliseconds:d}")
@@ -53,20 +66,19 @@ class PostgresTimers:
                 found = cursor.fetchmany(2) if cursor.description else []
         except psycopg.Error as error:
             if error.sqlstate is None:
-                raise _unavailable(error) from None
+                raise unavailable(error) from None
             raise RunError(f"BILLING_EXPECTED_TOTAL_SQL failed ({error.sqlstate})") from None
         if len(found) != 1 or len(found[0]) != 1:
             raise RunError("BILLING_EXPECTED_TOTAL_SQL must give one row of one column")
         return _whole(found[0][0])
 
-    def _connect(self) -> psycopg.Connection[tuple[object, ...]]:
-        return psycopg.connect(
-            self._database_url,
-            prepare_threshold=None,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            cursor_factory=psycopg.RawCursor,
-            application_name="chargeonce",
-        )
+    @contextmanager
+    def _connected(self, seconds: float) -> Iterator[Connection]:
+        """One transaction on a connection of its own, for so long at the most."""
+        deadline = time.monotonic() + seconds
+        with open_connection(self._parameters, autocommit=False, deadline=deadline) as connection:
+            connection.cursor_factory = psycopg.RawCursor
+            yield connection
 
 
 def _whole(value: object) -> int | None:
@@ -76,8 +88,3 @@ def _whole(value: object) -> int | None:
     if isinstance(value, int | Decimal) and not isinstance(value, bool) and value % 1 == 0:
         return int(value)
     raise RunError("BILLING_EXPECTED_TOTAL_SQL must give a whole number of the smallest unit")
-
-
-def _unavailable(error: psycopg.Error) -> RecordsUnavailable:
-    code = error.sqlstate or type(error).__name__
-    return RecordsUnavailable(f"the database did not answer ({code})")

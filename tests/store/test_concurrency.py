@@ -357,6 +357,13 @@ def test_opening_a_run_waits_for_whoever_has_locked_a_record(
     with holding(postgres, "SELECT FROM chargeonce.records FOR UPDATE") as connection:
         opening = pool.submit(postgres.open_run)
         wait_until_blocked(postgres, 1)
+        waiting = postgres.execute(
+            """
+            SELECT locktype FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE NOT granted AND datname = current_database()
+            """
+        )
+        assert waiting == [("relation",)], "it has not locked anything yet"
         ending = pool.submit(postgres.finish, record, State.CHARGED)
         wait_until_blocked(postgres, 2)
         connection.execute("UPDATE chargeonce.records SET code = 'written after all'")

@@ -203,9 +203,10 @@ def test_a_record_that_was_released_cannot_be_ended_without_proof(
 
 def test_proof_for_a_record_that_is_gone_brings_it_back(billing: StoreUnderTest) -> None:
     """Goal: the database lost the row in a failover; the holder still has all of it."""
-    first = billing.claimed(payment_method_id="pm_1", attempt=4)
-    billing.release(first, doubt=True, create_in_doubt=True, due_in_seconds=0)
+    billing.finish(billing.claimed(payment_method_id="pm_1", attempt=4), State.PARKED)
+    billing.release(billing.claimed(), doubt=True, create_in_doubt=True, due_in_seconds=0)
     record = billing.claimed()
+    assert (record.attempt, record.create_number, record.doubts) == (4, 1, 1)
     billing.lose(record.record_id)
     result = billing.finish(record, State.CHARGED, "pi_1")
     assert result.written
@@ -263,6 +264,15 @@ def test_late_proof_within_the_cap_leaves_the_run_open(billing: StoreUnderTest) 
     assert not billing.finish(late, State.CHARGED, "pi_1").run_closed
     assert billing.money() == (7000, AMOUNT_CENTS)
     assert billing.run().is_open
+
+
+def test_only_money_closes_a_run_that_was_opened_over_its_cap(stores: StoreUnderTest) -> None:
+    """Goal: a decline makes room, which is no reason to close; a charge up there is told."""
+    records = [stores.claimed(name, require_run=False) for name in ("ann", "bob", "cid")]
+    stores.open_run(cap_cents=AMOUNT_CENTS)
+    assert not stores.finish(records[0], State.DECLINED).run_closed
+    assert stores.run().is_open
+    assert stores.finish(records[1], State.CHARGED).run_closed
 
 
 def test_a_run_that_an_operator_closed_keeps_its_reason(billing: StoreUnderTest) -> None:

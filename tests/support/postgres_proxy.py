@@ -4,7 +4,8 @@ It reads just enough of PostgreSQL's protocol to know a round trip and a transac
 one (https://www.postgresql.org/docs/current/protocol-message-formats.html).
 """
 
-from __future__ import annotations
+from __future__ import contextlib
+import annotations
 
 import shutil
 import socket
@@ -206,9 +207,7 @@ def _send(to_socket: socket.socket, data: bytes) -> bool:
 
 
 def _close(each: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         # Wakes up whoever waits on it in another thread.
         each.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     each.close()
