@@ -8,14 +8,20 @@ that raises is nacked at once and ends the worker's wait with its exception.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
+import queue
 import signal
-import sys
-import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from gcp_function import notices
+from google.cloud.pubsub_v1 import SubscriberClient
+from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from google.cloud.pubsub_v1.subscriber.message import Message
+from google.cloud.pubsub_v1.types import FlowControl
+
 from gcp_function.dead_letters import DeadLetters, PubsubDeadLetters, dead_letter_attributes
+from shared import notices
 from shared.biller import Biller
 from shared.clock import SystemClock
 from shared.decision_log import describe_defect, log_to_stdout
@@ -23,12 +29,15 @@ from shared.errors import ChargeonceError, SettingsError, SettlementFailed
 from shared.ports import Clock, Delivery, Envelope
 from shared.settings import Settings, read_pull_settings
 
-if TYPE_CHECKING:
-    from google.cloud.pubsub_v1 import SubscriberClient
-    from google.cloud.pubsub_v1.subscriber.message import Message
-
 TRANSPORT = "pubsub-pull"
+# Pub/Sub goes on counting a message that was left until it comes back, and stops sending when as
+# many are out as the client allows. So the client allows this many more for each thread: while
+# they stay away, others are handled. In an outage that same count keeps the worker from leaving
+# message after message until each has used up its deliveries.
+LEFT_PER_THREAD = 16
 LONGEST_LEAVE_SECONDS = 600
+# How soon another worker gets what one has that was killed, at most.
+LONGEST_EXTENSION_SECONDS = 60
 ACK_SECONDS = 30.0
 # Cloud Run sends SIGKILL ten seconds after SIGTERM.
 SHUTDOWN_SECONDS = 7.0
@@ -80,12 +89,39 @@ class PullSettlement:
         """See `Settlement.leave`.
 
         Only the two calls together do it: the first says when the message comes back, the second
-        ends the client's lease on it and frees its place in flow control.
+        ends the client's lease on it and frees its thread's place in flow control.
         """
         earlier = (self._delivery.envelope.delivery_count or 1) - 1
         seconds = min(self._leave_seconds * 2 ** min(earlier, 10), LONGEST_LEAVE_SECONDS)
         self._message.modify_ack_deadline(seconds)
         self._message.drop()
+
+
+class BillingThreads:
+    """The threads that handle messages, in the form of the SDK's `Scheduler`.
+
+    The SDK's own one has it nack, on shutdown, what no thread has begun. Here that is left like
+    everything else, and comes back when its lease ends.
+
+    Args:
+        concurrency: how many there are.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self.queue: queue.Queue[Any] = queue.Queue()
+        self._executor = concurrent.futures.ThreadPoolExecutor(
+            concurrency, thread_name_prefix="billing"
+        )
+
+    def schedule(self, callback: Callable[..., object], *given: Any) -> None:
+        """Have a message handled as soon as a thread is free; after `shutdown`, not at all."""
+        with contextlib.suppress(RuntimeError):
+            self._executor.submit(callback, *given)
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        """Begin nothing more; return what is to be nacked, which is nothing."""
+        self._executor.shutdown(wait=await_msg_callbacks, cancel_futures=True)
+        return []
 
 
 class PullWorker:
@@ -115,27 +151,31 @@ class PullWorker:
         self._dead_letters = dead_letters
         self._settings = settings
         self._clock = clock
-        self._stop = threading.Event()
-        self._wake = threading.Event()
+        self._is_stopping = False
+        # Not an Event: a signal handler that sets one waits for ever if it interrupts its wait.
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def stop(self) -> None:
         """Let `run` finish what is in hand and return. Safe to call from a signal handler."""
-        self._stop.set()
-        self._wake.set()
+        self._is_stopping = True
+        self._wakeups.put(None)
 
     def run(self) -> None:
         """Pull until `stop` is called; a lost stream is opened again after a pause."""
         failures = 0
-        while not self._stop.is_set():
+        while not self._is_stopping:
+            opened_at = self._clock.monotonic()
             failure = self._stream()
             if failure is None:
                 return
+            if self._clock.monotonic() - opened_at > LONGEST_RECONNECT_SECONDS:
+                failures = 0
             pause_seconds = self._reconnect_seconds(failures)
             failures += 1
             notices.alarm(
-                f"the stream ended ({failure}); opening it again in {pause_seconds:.0f} s"
+                f"the stream ended ({failure}); opening it again in {pause_seconds:.1f} s"
             )
-            self._stop.wait(pause_seconds)
+            self._pause(pause_seconds)
 
     def handle(self, message: Message) -> None:
         """Handle one message. Never raises: that would nack it and end the wait of `run`."""
@@ -154,51 +194,63 @@ class PullWorker:
 
     def _stream(self) -> str | None:
         """Stream until told to stop (None) or until the stream fails (why)."""
-        self._wake.clear()
-        if self._stop.is_set():
-            return None
         streaming = self._open_stream()
-        streaming.add_done_callback(lambda _: self._wake.set())
-        self._wake.wait()
-        is_stopping = self._stop.is_set()
-        streaming.cancel()
-        try:
-            streaming.result(timeout=SHUTDOWN_SECONDS)
-        except concurrent.futures.TimeoutError:
-            if is_stopping:
-                notices.warn("some messages were still being handled; they will be delivered again")
-        except Exception as error:  # noqa: BLE001 (whatever ended the stream, it is opened again)
-            return None if is_stopping else type(error).__name__
-        return None if is_stopping else "closed by the server"
+        streaming.add_done_callback(lambda _: self._wakeups.put(None))
+        while not (self._is_stopping or streaming.done()):
+            self._wakeups.get()
+        if self._is_stopping:
+            _finish(streaming)
+            return None
+        error = streaming.exception()
+        return type(error).__name__ if error else "closed by the server"
 
     def _open_stream(self) -> Any:
-        from google.cloud.pubsub_v1.subscriber.scheduler import ThreadScheduler
-        from google.cloud.pubsub_v1.types import FlowControl
-
         concurrency = self._settings.worker_concurrency
-        threads = concurrent.futures.ThreadPoolExecutor(concurrency, thread_name_prefix="billing")
         return self._subscriber.subscribe(
             self._subscription,
             callback=self.handle,
             flow_control=FlowControl(
-                max_messages=concurrency,
-                max_lease_duration=self._settings.rules.lease_seconds,
-                max_duration_per_lease_extension=60,
+                max_messages=concurrency * (1 + LEFT_PER_THREAD),
+                # Counted from when it waits for a thread: that wait, and then the claim's lease.
+                max_lease_duration=2 * self._settings.rules.lease_seconds,
+                max_duration_per_lease_extension=LONGEST_EXTENSION_SECONDS,
             ),
-            scheduler=ThreadScheduler(threads),
+            scheduler=BillingThreads(concurrency),
             # Else the acks of callbacks that are running now would be dropped without a word.
             await_callbacks_on_shutdown=True,
         )
+
+    def _pause(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while not self._is_stopping and (remaining := until - self._clock.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                self._wakeups.get(timeout=remaining)
 
     def _reconnect_seconds(self, failures: int) -> float:
         longest = min(FIRST_RECONNECT_SECONDS * 2.0 ** min(failures, 10), LONGEST_RECONNECT_SECONDS)
         return longest * (0.5 + self._clock.random() / 2)
 
 
+def _finish(streaming: Any) -> None:
+    """End a stream; what is being handled may come to its end, for a while."""
+    streaming.cancel()
+    try:
+        streaming.result(timeout=SHUTDOWN_SECONDS)
+    except TimeoutError:
+        notices.warn("some messages were still being handled; they will be delivered again")
+    except Exception as error:  # noqa: BLE001 (it has ended, and that was the aim)
+        notices.warn(f"the stream ended while stopping ({type(error).__name__})")
+
+
 def _ack_failure(error: Exception) -> SettlementFailed:
-    code = getattr(getattr(error, "error_code", None), "name", type(error).__name__)
-    lock_lost = code == "PERMANENT_FAILURE_INVALID_ACK_ID"
-    return SettlementFailed(f"the message could not be acknowledged ({code})", lock_lost=lock_lost)
+    if not isinstance(error, AcknowledgeError):
+        problem = f"the message could not be acknowledged ({type(error).__name__})"
+        return SettlementFailed(problem)
+    status = error.error_code
+    return SettlementFailed(
+        f"the message could not be acknowledged ({status.name})",
+        lock_lost=status is AcknowledgeStatus.INVALID_ACK_ID,
+    )
 
 
 def make_worker(settings: Settings) -> PullWorker:
@@ -207,8 +259,6 @@ def make_worker(settings: Settings) -> PullWorker:
     Raises:
         ChargeonceError: the database is away, or needs `chargeonce migrate`.
     """
-    from google.cloud.pubsub_v1 import SubscriberClient
-
     from shared.wiring import build_biller, open_store
 
     store = open_store(settings, settings.worker_concurrency)
@@ -225,6 +275,8 @@ def make_worker(settings: Settings) -> PullWorker:
 def main() -> int:
     """Run the worker until SIGTERM or SIGINT; return the exit code."""
     log_to_stdout()
+    # Nothing is in hand yet. Without a handler, process 1 of a container does not hear SIGTERM.
+    _on_stop(lambda: os._exit(EXIT_OK))
     try:
         settings = read_pull_settings()
         worker = make_worker(settings)
@@ -236,15 +288,16 @@ def main() -> int:
         return EXIT_UNAVAILABLE
     for warning in settings.warnings:
         notices.warn(warning)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: worker.stop())
+    _on_stop(worker.stop)
     worker.run()
     return EXIT_OK
 
 
+def _on_stop(stop: Callable[[], object]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())
+
+
 if __name__ == "__main__":
-    code = main()
     # Threads that still wait for Stripe must not hold the process beyond its grace period.
-    sys.stdout.flush()
-    os._exit(code)
+    os._exit(main())

@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from shared.biller import BillingRules
 from shared.errors import SettingsError
+from shared.periods import FORMAT_EXPECTED, period_at
 from shared.record import Flow
 
 Value = TypeVar("Value")
@@ -20,7 +22,10 @@ Value = TypeVar("Value")
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _TOPIC = re.compile(r"(projects/[^/]+/topics/)?[^/]+")
+_SUBSCRIPTION = re.compile(r"(projects/[^/]+/subscriptions/)?[^/]+")
 _API_KEY_MODES = {"rk_live_": True, "sk_live_": True, "rk_test_": False, "sk_test_": False}
+_NCRONTAB = re.compile(r"\S+( +\S+){5}")
+_SCHEDULE_EXPECTED = "an NCRONTAB expression of six fields, seconds first"
 MAX_REPLAY_HOURS = 23.9
 MAX_LEASE_SECONDS = 3600.0
 MAX_FUNCTION_SECONDS = 3600
@@ -49,12 +54,25 @@ class PubsubSettings:
     push_auth: str
     push_audience: str | None
     push_service_account: str | None
+    leave_seconds: int
 
     @property
     def dead_letter_path(self) -> str:
         """The dead-letter topic's full name."""
-        topic = self.dead_letter_topic or ""
-        return topic if "/" in topic else f"projects/{self.project}/topics/{topic}"
+        return self._path("topics", self.dead_letter_topic or "")
+
+    @property
+    def topic_path(self) -> str:
+        """The full name of the topic that events are sent to."""
+        return self._path("topics", self.topic or "")
+
+    @property
+    def subscription_path(self) -> str:
+        """The subscription's full name."""
+        return self._path("subscriptions", self.subscription or "")
+
+    def _path(self, collection: str, name: str) -> str:
+        return name if "/" in name else f"projects/{self.project}/{collection}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,31 @@ class FunctionSettings:
 
     threads: int
     timeout_seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceBusSettings:
+    """Azure's side.
+
+    Args:
+        connection_string: None where an identity is used.
+        namespace: its full name, for an identity.
+        queue: None where events come from a topic's subscription.
+        topic: with `subscription`; None where they come from a queue.
+        subscription: the topic's.
+        threads: how many functions one worker process runs at once.
+        mint_schedule: NCRONTAB; None for the usual one.
+        reconcile_schedule: the same for reconcile.
+    """
+
+    connection_string: str | None = field(repr=False)
+    namespace: str | None
+    queue: str | None
+    topic: str | None
+    subscription: str | None
+    threads: int
+    mint_schedule: str | None
+    reconcile_schedule: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +134,7 @@ class Settings:
     rules: BillingRules
     stripe: StripeSettings
     pubsub: PubsubSettings
+    servicebus: ServiceBusSettings
     function: FunctionSettings
     run: RunSettings
     warnings: tuple[str, ...]
@@ -132,6 +176,49 @@ def read_push_settings(environment: Mapping[str, str] | None = None) -> Settings
     return settings
 
 
+def read_pull_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check every setting, with what only the pull worker needs.
+
+    Args:
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    settings = _read_all(reader)
+    problems = [*reader.problems, *_dead_letter_problems(settings.pubsub)]
+    if settings.pubsub.subscription is None:
+        problems.append("PUBSUB_SUBSCRIPTION is missing: events are pulled from it")
+    elif not _SUBSCRIPTION.fullmatch(settings.pubsub.subscription):
+        problems.append(
+            "PUBSUB_SUBSCRIPTION must be a subscription's name or "
+            "projects/PROJECT/subscriptions/NAME"
+        )
+    elif settings.pubsub.project is None and "/" not in settings.pubsub.subscription:
+        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_SUBSCRIPTION needs it")
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def read_servicebus_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check every setting, with what only the Service Bus consumers need.
+
+    Args:
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    settings = _read_all(reader)
+    problems = [*reader.problems, *_servicebus_problems(settings.servicebus)]
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
 def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     """The database alone, for commands that need nothing else.
 
@@ -143,6 +230,34 @@ def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     if reader.problems:
         raise SettingsError(reader.problems)
     return database_url
+
+
+def read_publish_settings(
+    topic: str | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """What sending events to Pub/Sub needs: the topic's full name and the default currency.
+
+    Args:
+        topic: in place of PUBSUB_TOPIC; full or short.
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    pubsub, currency = _read_pubsub(reader), _read_currency(reader)
+    pubsub = replace(pubsub, topic=topic or pubsub.topic)
+    if pubsub.topic is None:
+        reader.problems.append("PUBSUB_TOPIC is missing: events are sent there")
+    elif not _TOPIC.fullmatch(pubsub.topic):
+        reader.problems.append(
+            "PUBSUB_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"
+        )
+    elif pubsub.project is None and "/" not in pubsub.topic:
+        reader.problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_TOPIC needs it")
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return pubsub.topic_path, currency
 
 
 def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[RunSettings, str]:
@@ -224,6 +339,13 @@ class _Reader:
 
         return self._parsed(name, default, parse, expected)
 
+    def period_format(self, name: str, default: str) -> str:
+        def parse(value: str) -> str:
+            period_at(datetime.now(UTC), value, 0)
+            return value
+
+        return self._parsed(name, default, parse, FORMAT_EXPECTED)
+
 
 def _read_all(reader: _Reader) -> Settings:
     return Settings(
@@ -233,6 +355,7 @@ def _read_all(reader: _Reader) -> Settings:
         rules=_read_rules(reader),
         stripe=_read_stripe(reader),
         pubsub=_read_pubsub(reader),
+        servicebus=_read_servicebus(reader),
         function=_read_function(reader),
         run=_read_run(reader),
         warnings=tuple(reader.warnings),
@@ -335,7 +458,41 @@ def _read_pubsub(reader: _Reader) -> PubsubSettings:
         push_auth=push_auth,
         push_audience=audience,
         push_service_account=service_account,
+        leave_seconds=reader.whole("PUBSUB_LEAVE_SECONDS", 10, least=1, most=600),
     )
+
+
+def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
+    # What a thread pool has that is not told otherwise.
+    usual_threads = min(32, (os.cpu_count() or 1) + 4)
+    return ServiceBusSettings(
+        connection_string=reader.text("ServiceBus"),
+        namespace=reader.text("ServiceBus__fullyQualifiedNamespace"),
+        queue=reader.text("BILLING_QUEUE"),
+        topic=reader.text("BILLING_TOPIC"),
+        subscription=reader.text("BILLING_SUBSCRIPTION"),
+        threads=reader.whole("PYTHON_THREADPOOL_THREAD_COUNT", usual_threads, least=1, most=1000),
+        mint_schedule=reader.matching("MINT_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED) or None,
+        reconcile_schedule=reader.matching("RECONCILE_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED)
+        or None,
+    )
+
+
+def _servicebus_problems(servicebus: ServiceBusSettings) -> list[str]:
+    problems = []
+    if (servicebus.connection_string is None) == (servicebus.namespace is None):
+        problems.append(
+            "either ServiceBus (a connection string) or ServiceBus__fullyQualifiedNamespace (for "
+            "an identity) must be set, and not both"
+        )
+    has_queue = servicebus.queue is not None
+    has_subscription = servicebus.topic is not None and servicebus.subscription is not None
+    has_half = (servicebus.topic is None) != (servicebus.subscription is None)
+    if has_queue == has_subscription or has_half:
+        problems.append(
+            "either BILLING_QUEUE or both BILLING_TOPIC and BILLING_SUBSCRIPTION must be set"
+        )
+    return problems
 
 
 def _read_function(reader: _Reader) -> FunctionSettings:
@@ -347,19 +504,19 @@ def _read_function(reader: _Reader) -> FunctionSettings:
     )
 
 
+def _dead_letter_problems(pubsub: PubsubSettings) -> list[str]:
+    if pubsub.dead_letter_topic is None:
+        return ["PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"]
+    if not _TOPIC.fullmatch(pubsub.dead_letter_topic):
+        return ["PUBSUB_DEAD_LETTER_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"]
+    if pubsub.project is None and "/" not in pubsub.dead_letter_topic:
+        return ["GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it"]
+    return []
+
+
 def _push_problems(settings: Settings) -> list[str]:
     pubsub, rules = settings.pubsub, settings.rules
-    problems = []
-    if pubsub.dead_letter_topic is None:
-        problems.append(
-            "PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"
-        )
-    elif not _TOPIC.fullmatch(pubsub.dead_letter_topic):
-        problems.append(
-            "PUBSUB_DEAD_LETTER_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"
-        )
-    elif pubsub.project is None and "/" not in pubsub.dead_letter_topic:
-        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it")
+    problems = _dead_letter_problems(pubsub)
     if pubsub.push_auth == "iam" and pubsub.push_service_account is None:
         problems.append(
             "PUBSUB_PUSH_AUTH=iam needs PUBSUB_PUSH_SERVICE_ACCOUNT: anybody who may invoke the "
@@ -379,7 +536,7 @@ def _read_run(reader: _Reader) -> RunSettings:
     expected = reader.whole("BILLING_EXPECTED_TOTAL_CENTS", 0, least=0, most=10**15)
     return RunSettings(
         cap_percent=reader.whole("BILLING_CAP_PERCENT", 110, least=100, most=1000),
-        period_format=reader.text("BILLING_PERIOD_FORMAT") or "%Y-%m",
+        period_format=reader.period_format("BILLING_PERIOD_FORMAT", "%Y-%m"),
         period_offset=reader.whole("BILLING_PERIOD_OFFSET", -1, least=-1000, most=1000),
         expected_total_cents=expected or None,
         expected_total_sql=reader.text("BILLING_EXPECTED_TOTAL_SQL"),

@@ -8,7 +8,9 @@ from local.demo.plan import Message
 PROJECT: Final = "chargeonce-demo"
 TOPIC: Final = "usage"
 SUBSCRIPTION: Final = "usage-push"
+PULL_SUBSCRIPTION: Final = "usage-pull"
 DEAD_LETTER_TOPIC: Final = "usage-dead"
+DEAD_LETTER_SUBSCRIPTION: Final = "usage-dead"
 
 # The shortest that Pub/Sub allows.
 ACK_DEADLINE_SECONDS: Final = 10
@@ -18,7 +20,10 @@ MOST_DELIVERIES: Final = 100
 
 
 class Broker(Protocol):
-    """Delivers events to the push endpoint, again and again until each is acknowledged."""
+    """Delivers events, again and again until each is acknowledged.
+
+    To the push endpoint, and where it can, to workers that pull as well: each event both ways.
+    """
 
     @property
     def name(self) -> str:
@@ -28,6 +33,11 @@ class Broker(Protocol):
     @property
     def environment(self) -> Mapping[str, str]:
         """Variables that lead the function's own Pub/Sub client here."""
+        ...
+
+    @property
+    def pull_subscription(self) -> str | None:
+        """From which workers may pull; None where they cannot."""
         ...
 
     def push_to(self, endpoint: str) -> None:

@@ -4,27 +4,28 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from gcp_function.dead_letters import MESSAGE_ID
 from local.demo.broker import (
     ACK_DEADLINE_SECONDS,
+    DEAD_LETTER_SUBSCRIPTION,
     DEAD_LETTER_TOPIC,
     MOST_DELIVERIES,
     PROJECT,
+    PULL_SUBSCRIPTION,
     SUBSCRIPTION,
     TOPIC,
 )
 from local.demo.plan import Message
 from local.pubsub_emulator_gcloud import GcloudPubsubEmulator, PubsubEmulatorError
 
-DEAD_LETTER_SUBSCRIPTION: Final = "usage-dead"
-
 
 class EmulatorBroker:
     """A topic with a push subscription and its dead letters, as a context manager."""
 
     name = "gcloud's Pub/Sub emulator"
+    pull_subscription = PULL_SUBSCRIPTION
 
     def __init__(self, program: Path) -> None:
         """Prepare the emulator.
@@ -50,6 +51,13 @@ class EmulatorBroker:
             self._pubsub.create_topic(TOPIC)
             self._pubsub.create_topic(DEAD_LETTER_TOPIC)
             self._pubsub.create_subscription(DEAD_LETTER_TOPIC, DEAD_LETTER_SUBSCRIPTION)
+            self._pubsub.create_subscription(
+                TOPIC,
+                PULL_SUBSCRIPTION,
+                ack_deadline_seconds=ACK_DEADLINE_SECONDS,
+                dead_letter_topic=DEAD_LETTER_TOPIC,
+                max_delivery_attempts=MOST_DELIVERIES,
+            )
         except BaseException as error:
             self._pubsub.__exit__(type(error), error, None)
             raise

@@ -75,10 +75,10 @@ class Observer:
         """Disconnect."""
         self._connection.close()
 
-    def settled_messages(self) -> frozenset[str]:
-        """Return the ids of the messages that are done with."""
+    def settled_messages(self) -> frozenset[tuple[str, str]]:
+        """Return transport and id of the messages that are done with."""
         rows = self._rows(queries.SETTLED_MESSAGES, [_SETTLING_LINES])
-        return frozenset(row[0] for row in rows)
+        return frozenset((transport, message_id) for transport, message_id in rows)
 
     def delivery_count(self) -> int:
         """Return how many deliveries reached a decision."""
@@ -109,6 +109,10 @@ class Observer:
     def parked_events(self) -> Sequence[ParkedSeen]:
         """Return the messages that were dead-lettered."""
         return [ParkedSeen(*row) for row in self._rows(queries.PARKED_EVENTS)]
+
+    def parked_bodies(self) -> Sequence[bytes]:
+        """Return what was dead-lettered, each once."""
+        return [bytes(row[0]) for row in self._rows(queries.PARKED_BODIES)]
 
     def end_pauses(self) -> None:
         """Let reconcile look at every unfinished record now."""

@@ -58,12 +58,12 @@ class DemoPlan:
     Attributes:
         seed: Repeats the customers, their events and the faults.
         customers: How many are to be charged.
-        delivery: `emulator`, `pusher`, or `auto`: the emulator where it exists.
+        delivery: `own` for our emulator, `gcloud` for Google's, `pusher` for push alone.
     """
 
     seed: int
     customers: int
-    delivery: str = "auto"
+    delivery: str = "own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,12 @@ def resend(plan: DemoPlan, customers: Sequence[Customer], count: int) -> Sequenc
     chance = random.Random(f"resend:{plan.seed}")
     chosen = chance.sample(list(customers), min(count, len(customers)))
     return [_message(chance, event_body(customer)) for customer in chosen]
+
+
+def resubmit(plan: DemoPlan, bodies: Sequence[bytes]) -> Sequence[Message]:
+    """Dead letters again, as operators send them: only the envelopes are new."""
+    chance = random.Random(f"resubmit:{plan.seed}")
+    return [_message(chance, body) for body in bodies]
 
 
 def event_body(customer: Customer) -> bytes:

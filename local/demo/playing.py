@@ -21,9 +21,9 @@ from local.demo.books import Books
 from local.demo.errors import DemoFailed
 from local.demo.judge import Evidence, judge
 from local.demo.mischief import faults, late_answers
-from local.demo.plan import CAP_PERCENT, CURRENCY, PERIOD, DemoPlan, resend, write_script
+from local.demo.plan import CAP_PERCENT, CURRENCY, PERIOD, DemoPlan, resend, resubmit, write_script
 from local.demo.screen import Screen
-from local.demo.stage import PROCESSES, Stage, set_up
+from local.demo.stage import PROCESSES, WORKERS, Stage, set_up
 from local.demo.waiting import wait_until
 from local.google_function import GoogleFunction
 from shared.decision_log import LOGGER_NAME
@@ -60,7 +60,8 @@ def play(plan: DemoPlan, screen: Screen) -> Books:
         stage = set_up(stack, plan, write_script(plan), screen, log_directory)
         screen.say(
             f"Ready after {time.monotonic() - started:.0f} seconds: PostgreSQL, the Stripe "
-            f"simulator, {stage.broker.name} and the push function in {PROCESSES} processes."
+            f"simulator, {stage.broker.name}, the push function in {PROCESSES} processes"
+            f"{_with_workers(stage)}."
         )
         _perform(stage)
         books = _write_books(stage, _gather(stage), time.monotonic() - started)
@@ -68,6 +69,13 @@ def play(plan: DemoPlan, screen: Screen) -> Books:
         return replace(books, log_directory=log_directory)
     shutil.rmtree(log_directory)
     return books
+
+
+def _with_workers(stage: Stage) -> str:
+    """Who else there is: workers that get each event as well, from a subscription of their own."""
+    if stage.broker.pull_subscription is None:
+        return ""
+    return f", and {WORKERS} pull workers that get every event a second time"
 
 
 def _perform(stage: Stage) -> None:
@@ -131,24 +139,26 @@ def _reconcile(stage: Stage) -> None:
 
 
 def _send_again(stage: Stage) -> None:
-    """Send a sample of charged events again, now that Stripe has forgotten its keys."""
+    """Send charged events and dead letters again, now that Stripe has forgotten its keys."""
     records = stage.observer.records()
     charged = [
         customer
         for customer in stage.script.customers
         if customer.customer_id in records and records[customer.customer_id].state is State.CHARGED
     ]
-    messages = resend(stage.plan, charged, RESENT_EVENTS)
+    again = resend(stage.plan, charged, RESENT_EVENTS)
+    letters = resubmit(stage.plan, stage.observer.parked_bodies())
     doing = "the same events, a day later"
-    stage.publish(messages, doing)
+    stage.publish([*again, *letters], doing)
     stage.screen.say(
-        f"Stripe's clock moved on by {LATER_SECONDS / 3600:.0f} hours; "
-        f"{len(messages)} charged events were sent again."
+        f"Stripe's clock moved on by {LATER_SECONDS / 3600:.0f} hours; {len(again)} charged events "
+        f"and all {len(letters)} dead letters were sent again under new message ids."
     )
     wait_until(lambda: stage.settled_share(doing) == 1.0, SETTLE_SECONDS)
 
 
 def _gather(stage: Stage) -> Evidence:
+    stage.settled_share("judging by Stripe's ledger")
     parked = stage.observer.parked_events()
     kept = {event.message_id for event in parked}
     run = stage.store.get_run(PERIOD)
@@ -156,7 +166,7 @@ def _gather(stage: Stage) -> Evidence:
     return Evidence(
         customers=stage.script.customers,
         invalid_events=stage.script.invalid_events,
-        unsettled_messages=len(stage.published - stage.observer.settled_messages()),
+        unsettled_messages=stage.unsettled_count(),
         records=stage.observer.records(),
         parked=parked,
         dead_letters=stage.broker.dead_letters(len(kept), DEAD_LETTER_SECONDS),

@@ -54,6 +54,7 @@ class Pusher:
     """Pushes over loopback HTTP, and takes dead letters over gRPC, as a context manager."""
 
     name = "a small pusher of our own"
+    pull_subscription = None
 
     def __init__(self, seed: int) -> None:
         """Prepare a pusher.

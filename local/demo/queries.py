@@ -3,23 +3,23 @@
 from typing import Final
 
 SETTLED_MESSAGES: Final = """
-SELECT DISTINCT message_id
+SELECT DISTINCT transport, message_id
 FROM chargeonce.attempts
-WHERE transport = 'pubsub-push' AND decision = ANY(%s)
+WHERE transport <> 'reconcile' AND decision = ANY(%s)
 """
 
 # Each delivery of a valid event notes its claim, and what came of it in a second line.
 COUNT_DELIVERIES: Final = """
 SELECT count(*)
 FROM chargeonce.attempts
-WHERE transport = 'pubsub-push'
+WHERE transport <> 'reconcile'
   AND (decision = ANY(%s) OR decision LIKE 'already\\_%%')
 """
 
 COUNT_DUPLICATES: Final = """
 SELECT count(*)
 FROM chargeonce.attempts
-WHERE transport = 'pubsub-push' AND decision LIKE 'already\\_%'
+WHERE transport <> 'reconcile' AND decision LIKE 'already\\_%'
 """
 
 RECORDS: Final = """
@@ -27,6 +27,8 @@ SELECT customer_id, state, amount_cents, currency, payment_id, doubts
 FROM chargeonce.records
 WHERE billing_period = %s
 """
+
+PARKED_BODIES: Final = "SELECT DISTINCT body FROM chargeonce.parked_events ORDER BY body"
 
 PARKED_EVENTS: Final = "SELECT message_id, reason, customer_id FROM chargeonce.parked_events"
 

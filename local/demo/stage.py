@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gcp_function import envelope, pull
 from local.demo.broker import DEAD_LETTER_TOPIC, PROJECT, Broker
 from local.demo.emulator import EmulatorBroker
 from local.demo.mischief import READ_TIMEOUT_SECONDS
 from local.demo.observer import Observer
+from local.demo.own_emulator import OwnEmulatorBroker
 from local.demo.plan import CURRENCY, PERIOD, Customer, DemoPlan, Kind, Message, Script
 from local.demo.pusher import Pusher
 from local.demo.screen import Screen
+from local.demo.workers import Workers
 from local.google_function import GoogleFunction
 from local.postgres import database_server
 from local.pubsub_emulator_gcloud import PubsubEmulatorError
@@ -28,6 +31,8 @@ BUDGET_SECONDS: Final = 3
 LEASE_SECONDS: Final = 5
 
 PROCESSES: Final = 2
+WORKERS: Final = 2
+LEAVE_SECONDS: Final = 1
 THREADS: Final = 8
 PARTS: Final = 4
 PUBLISHED_AT_ONCE: Final = 20
@@ -38,7 +43,8 @@ class Stage:
     """The parts, and what is remembered of the play.
 
     Attributes:
-        settings: The function's, which reconcile has too.
+        settings: The function's, which the workers and reconcile have too.
+        transports: The ways in which each message comes.
         planned_messages: How many there are, those not yet published among them.
         published: Ids of all messages so far.
         most_committed_cents: The most that the run was seen to have charged and held.
@@ -53,6 +59,7 @@ class Stage:
     store: PostgresStore
     observer: Observer
     settings: Mapping[str, str]
+    transports: Sequence[str]
     planned_messages: int = 0
     published: set[str] = field(default_factory=set)
     most_committed_cents: int = 0
@@ -72,9 +79,18 @@ class Stage:
         assert run is not None
         committed_cents = run.charged_cents + run.held_cents
         self.most_committed_cents = max(self.most_committed_cents, committed_cents)
-        settled = len(self.published & self.observer.settled_messages())
-        self.screen.show_progress(doing, settled, self.planned_messages)
-        return settled / self.planned_messages
+        planned = self.planned_messages * len(self.transports)
+        settled = planned - self.unsettled_count() - self._unpublished_count()
+        self.screen.show_progress(doing, settled, planned)
+        return settled / planned
+
+    def unsettled_count(self) -> int:
+        """How many messages are not done with, counted once for each way that they come."""
+        expected = {(way, message_id) for way in self.transports for message_id in self.published}
+        return len(expected - self.observer.settled_messages())
+
+    def _unpublished_count(self) -> int:
+        return (self.planned_messages - len(self.published)) * len(self.transports)
 
 
 def set_up(
@@ -96,12 +112,16 @@ def set_up(
     simulator = stack.enter_context(SimulatorProcess(plan.seed))
     _seed_customers(simulator.control, script.customers)
     screen.show_progress("starting Pub/Sub", 2, PARTS)
-    broker = _start_broker(stack, plan, screen)
+    broker = _start_broker(stack, plan)
     screen.show_progress("starting the push function", 3, PARTS)
     settings = _settings(database_url, simulator.base_url, broker.environment)
     function = stack.enter_context(GoogleFunction("bill", settings))
     stack.callback(lambda: (log_directory / "function.log").write_text(function.log()))
     broker.push_to(function.url)
+    transports = [envelope.TRANSPORT]
+    if broker.pull_subscription is not None:
+        transports.append(pull.TRANSPORT)
+        _start_workers(stack, settings, broker.pull_subscription, log_directory)
     return Stage(
         plan=plan,
         screen=screen,
@@ -112,21 +132,31 @@ def set_up(
         store=stack.enter_context(closing(PostgresStore(database_url, pool_size=1))),
         observer=stack.enter_context(Observer(database_url)),
         settings=settings,
+        transports=transports,
     )
 
 
-def _start_broker(stack: ExitStack, plan: DemoPlan, screen: Screen) -> Broker:
+def _start_broker(stack: ExitStack, plan: DemoPlan) -> Broker:
     """Start what was asked for; Google's emulator may be missing, or not work here."""
     if plan.delivery == "pusher":
         return stack.enter_context(Pusher(plan.seed))
-    try:
+    if plan.delivery == "gcloud":
         return stack.enter_context(EmulatorBroker(_emulator_program()))
-    except PubsubEmulatorError as error:
-        if plan.delivery == "emulator":
-            raise
-        first_line = str(error).splitlines()[0]
-        screen.say(f"A small pusher of our own delivers ({first_line}).")
-        return stack.enter_context(Pusher(plan.seed))
+    return stack.enter_context(OwnEmulatorBroker(plan.seed))
+
+
+def _start_workers(
+    stack: ExitStack, settings: Mapping[str, str], subscription: str, log_directory: Path
+) -> None:
+    log = stack.enter_context((log_directory / "workers.log").open("wb"))
+    own = {
+        "PUBSUB_SUBSCRIPTION": subscription,
+        "PUBSUB_LEAVE_SECONDS": str(LEAVE_SECONDS),
+        "WORKER_CONCURRENCY": str(THREADS),
+    }
+    workers = Workers(("gcp_function.pull",), {**settings, **own}, WORKERS, log)
+    stack.callback(workers.stop)
+    workers.start()
 
 
 def _emulator_program() -> Path:

@@ -117,7 +117,7 @@ def test_our_own_pusher_delivers(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("requires_pubsub_emulator")
 def test_the_gcloud_emulator_delivers(tmp_path: Path) -> None:
-    check_books(start_demo(tmp_path, "--seed", "4", "--delivery", "emulator", "--json"))
+    check_books(start_demo(tmp_path, "--seed", "4", "--delivery", "gcloud", "--json"))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
