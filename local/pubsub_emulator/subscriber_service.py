@@ -150,10 +150,10 @@ class SubscriberService:
     def _take_within(
         self, seconds: float, subscription: str, demand: Demand, context: Context
     ) -> list[Delivery]:
-        context.add_callback(self._exchange.wake)
         give_up = time.monotonic() + seconds
         while True:
             version = self._exchange.version
+            # What nobody receives any more would be out until its lease lapses.
             if not context.is_active():
                 return []
             deliveries = self._exchange.take(subscription, demand, Path.UNARY)

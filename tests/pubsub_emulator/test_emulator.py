@@ -7,8 +7,16 @@ from contextlib import ExitStack
 
 import pytest
 from google.api_core.exceptions import MethodNotImplemented, ServiceUnavailable
+from google.pubsub_v1.types import PullRequest
 
 from local.pubsub_emulator import ControlClient, EventFilter, EventKind, NotFound, PubsubEmulator
+from local.pubsub_emulator.broker import Topic
+from local.pubsub_emulator.clock import Clock
+from local.pubsub_emulator.exchange import Exchange
+from local.pubsub_emulator.messages import Draft
+from local.pubsub_emulator.settings import SubscriptionSettings
+from local.pubsub_emulator.subscriber_service import SubscriberService
+from tests.pubsub_emulator.desk import SUBSCRIPTION, TOPIC
 from tests.pubsub_emulator.support import Cloud, Endpoint, eventually, streaming
 
 OWN_THREADS = "pubsub-emulator"
@@ -81,6 +89,31 @@ def test_two_emulators_do_not_share_a_port() -> None:
         with pytest.raises(OSError, match="cannot listen"), PubsubEmulator(port=port):
             pass
         assert Cloud("own", first.environment, None).topic()
+
+
+class GoneClient:
+    """gRPC's context of a call whose client is gone."""
+
+    def is_active(self) -> bool:
+        """See gRPC."""
+        return False
+
+    def time_remaining(self) -> None:
+        """See gRPC."""
+
+
+def test_a_pull_whose_client_is_gone_takes_no_message() -> None:
+    """Goal: what nobody receives would be out until its lease lapses."""
+    exchange = Exchange(Clock())
+    with exchange.administer() as broker:
+        broker.create_topic(Topic(TOPIC))
+        broker.create_subscription(SubscriptionSettings(SUBSCRIPTION, TOPIC))
+    exchange.publish(TOPIC, [Draft(b"one")])
+    request = PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+    answer = SubscriberService(exchange)._pull(request, GoneClient())
+    assert list(answer.received_messages) == []
+    with exchange.look() as broker:
+        assert broker.summary(SUBSCRIPTION).outstanding == 0
 
 
 def test_it_says_what_it_cannot_do(own: Cloud) -> None:

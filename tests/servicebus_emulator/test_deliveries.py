@@ -282,6 +282,17 @@ def test_a_settled_settlement_gets_no_answer(desk: Desk, peer: Peer) -> None:
     assert desk.hub.broker.source("billing").counts().locked == 0
 
 
+@pytest.mark.parametrize("cuts", [True, False])
+def test_a_lost_settlement_gets_no_answer(desk: Desk, peer: Peer, cuts: bool) -> None:
+    deliver(desk, peer, "a")
+    desk.hub.faults.add(Fault(FaultKind.SETTLEMENT_LOST, cuts=cuts))
+    peer.settle(0, Accepted())
+
+    assert peer.listen() == []
+    assert peer.transport.is_aborted == cuts
+    assert desk.hub.broker.source("billing").counts().locked == 0
+
+
 def test_what_is_no_settlement_changes_nothing(desk: Desk, peer: Peer) -> None:
     deliver(desk, peer, "a")
     state = described(Received(UnsignedInt(0), UnsignedLong(0)))

@@ -125,7 +125,7 @@ SAYINGS = st.lists(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SAYINGS)
 def test_a_peer_harms_only_itself(sayings: list[tuple[Composite, bytes, int]]) -> None:
     desk = Desk()

@@ -210,7 +210,7 @@ def test_a_lock_that_ran_out_by_the_clients_own_clock(
         sdk.complete(first)
     assert emulator.settlements(sdk.queue) == [], "the client did not even ask"
     first_delivery, second_delivery = emulator.deliveries(sdk.queue)
-    assert 1.0 <= second_delivery.at - first_delivery.at < 2.0
+    assert 1.0 <= second_delivery.at - first_delivery.at < 5.0
     assert second_delivery.delivery_count == again.delivery_count == 1
 
 
@@ -238,7 +238,8 @@ def test_renew_a_lock_that_ran_out(sdk: Sdk, emulator: ServiceBusEmulator) -> No
 
 
 def test_renew_by_the_clients_own_renewer(sdk: Sdk, emulator: ServiceBusEmulator) -> None:
-    emulator.configure_queue(sdk.queue, QueueSettings(lock_seconds=3.0))
+    # The client's renewer wakes late; a shorter lock might run out before.
+    emulator.configure_queue(sdk.queue, QueueSettings(lock_seconds=5.0))
     sdk.send(new_message())
     received = sdk.receive_one()
     _renew_until(sdk, received, lambda: bool(emulator.renewals(sdk.queue)))

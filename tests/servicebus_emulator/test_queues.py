@@ -371,5 +371,5 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.desk.queue.size_bytes == 0
 
 
-QueueMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestQueueMachine = QueueMachine.TestCase

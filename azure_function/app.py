@@ -1,0 +1,39 @@
+"""Puts the function app together. What is wrong with the settings, it says before any message."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import azure.functions as func
+
+from azure_function.billing import Billing
+from azure_function.blueprint import make_blueprint
+from azure_function.host_json import HOST_JSON, check_host_json
+from shared import notices
+from shared.settings import read_servicebus_settings
+
+
+def make_app(
+    environment: Mapping[str, str] | None = None, host_json: Path = HOST_JSON
+) -> func.FunctionApp:
+    """The function app.
+
+    Args:
+        environment: the settings, in place of the process's own.
+        host_json: the host's own settings.
+
+    Raises:
+        SettingsError: the app must not start. The host shows it and takes no message, where a
+            function that failed later would burn each message's deliveries.
+    """
+    # Azure's worker passes on whatever any library says at this level, each request to Stripe too.
+    logging.getLogger("stripe").setLevel(logging.WARNING)
+    settings = read_servicebus_settings(environment)
+    check_host_json(host_json, settings)
+    for warning in settings.warnings:
+        notices.warn(warning)
+    app = func.FunctionApp()
+    app.register_functions(make_blueprint(Billing(settings)))
+    return app

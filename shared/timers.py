@@ -1,0 +1,76 @@
+"""What the timers of both clouds do. A lease in the database makes a doubled firing harmless."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from shared import notices
+from shared.biller import Biller
+from shared.errors import RunError
+from shared.minting import ExpectedTotals, open_due_run
+from shared.ports import Clock, Records, Runs, Timers
+from shared.reconcile import reconcile
+from shared.settings import Settings
+
+# Doubled firings come within seconds of each other; no schedule is finer than a minute.
+LEASE_SECONDS = 50.0
+
+# With the longest charge after it still within the five minutes that functions usually have.
+RECONCILE_SECONDS = 120.0
+
+MINT_TIMER = "mint_vault_key"
+RECONCILE_TIMER = "reconcile"
+
+
+def open_run_once(
+    timers: Timers, totals: ExpectedTotals, runs: Runs, settings: Settings, now: datetime
+) -> None:
+    """Open the run of the period that is due, unless this firing is a double.
+
+    Args:
+        timers: knows who runs the timer now.
+        totals: see `open_due_run`.
+        runs: the runs.
+        settings: checked.
+        now: the present moment.
+
+    Raises:
+        RunError: no run was opened; the log says why, and the firing should count as failed.
+        RecordsUnavailable: the database is away.
+    """
+    if not _uses_runs(settings) or not timers.take_timer_lease(MINT_TIMER, LEASE_SECONDS):
+        return
+    try:
+        run, is_new = open_due_run(runs, totals, settings.run, settings.rules.currency, now)
+    except RunError as error:
+        notices.alarm(str(error))
+        raise
+    if is_new:
+        cap = f"{run.cap_cents} {run.currency} (smallest unit)"
+        notices.inform(f"opened run {run.billing_period} with a cap of {cap}")
+
+
+def reconcile_once(timers: Timers, biller: Biller, records: Records, clock: Clock) -> None:
+    """Finish records that no message drives on, unless this firing is a double.
+
+    Begins no record when its time is up: a function that is cut off takes with it whatever else
+    its worker has in hand.
+
+    Args:
+        timers: knows who runs the timer now.
+        biller: drives them on.
+        records: the records.
+        clock: for the time limit.
+
+    Raises:
+        RecordsUnavailable: the database is away.
+    """
+    if timers.take_timer_lease(RECONCILE_TIMER, LEASE_SECONDS):
+        give_up = clock.monotonic() + RECONCILE_SECONDS
+        reconcile(biller, records, is_time_up=lambda: clock.monotonic() >= give_up)
+
+
+def _uses_runs(settings: Settings) -> bool:
+    run = settings.run
+    expects = run.expected_total_cents is not None or run.expected_total_sql is not None
+    return settings.rules.require_run or expects
