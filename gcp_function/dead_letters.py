@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from gcp_function.once import Once
 from shared.errors import SettlementFailed
+from shared.once import Once
 from shared.ports import Delivery
 
 if TYPE_CHECKING:

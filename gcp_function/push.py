@@ -21,7 +21,6 @@ from typing import IO
 from flask import Request, Response
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
-from gcp_function import notices
 from gcp_function.authentication import (
     CertificatesUnavailable,
     PushRefused,
@@ -29,11 +28,12 @@ from gcp_function.authentication import (
 )
 from gcp_function.dead_letters import DeadLetters, PubsubDeadLetters
 from gcp_function.envelope import TRANSPORT, NotAPush, read_push
-from gcp_function.once import Once
 from gcp_function.settlement import ACKNOWLEDGED, LEFT, PushSettlement
+from shared import notices
 from shared.biller import Biller
 from shared.decision_log import DecisionEvent, describe_defect, log_decision
 from shared.errors import ChargeonceError, RecordsUnavailable, SchemaMismatch, SettingsError
+from shared.once import Once
 from shared.settings import Settings, read_push_settings
 
 # Pub/Sub carries 10 MB, which base64 makes a third larger. All of that is read, because a message

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gcp_function.once import Once
+from shared.once import Once
 from tests.support.bench import at_once
 
 

@@ -4,9 +4,9 @@ It reads just enough of PostgreSQL's protocol to know a round trip and a transac
 one (https://www.postgresql.org/docs/current/protocol-message-formats.html).
 """
 
-from __future__ import contextlib
-import annotations
+from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import struct
