@@ -39,7 +39,7 @@ def test_no_sdk_and_no_driver_is_loaded() -> None:
     loaded = measure(1)[2]
     for heavy in ("google.cloud.pubsub_v1", "google.pubsub_v1", "grpc", "stripe", "azure"):
         assert not any(name == heavy or name.startswith(f"{heavy}.") for name in loaded)
-    for driver in ("psycopg", "psycopg_pool", "requests", "google.auth", "google.oauth2"):
+    for driver in ("psycopg", "requests", "google.auth", "google.oauth2"):
         assert driver not in loaded
 
 

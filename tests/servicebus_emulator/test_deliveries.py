@@ -6,7 +6,7 @@ Method: a client that speaks frame by frame, a transport without sockets, time t
 import pytest
 
 from local.servicebus_emulator import dispenser, session
-from local.servicebus_emulator.faults import Fault, FaultKind
+from local.servicebus_emulator.faults import Fault, FaultKind, Match
 from local.servicebus_emulator.performatives import (
     RECEIVER,
     SENDER,
@@ -291,6 +291,16 @@ def test_a_lost_settlement_gets_no_answer(desk: Desk, peer: Peer, cuts: bool) ->
     assert peer.listen() == []
     assert peer.transport.is_aborted == cuts
     assert desk.hub.broker.source("billing").counts().locked == 0
+
+
+def test_a_release_uses_up_no_fault(desk: Desk, peer: Peer) -> None:
+    deliver(desk, peer, "a", "b")
+    desk.hub.faults.add(Fault(FaultKind.SETTLEMENT_LOST, Match(count=1)))
+    peer.settle(0, Released())
+    assert len(peer.heard(Disposition)) == 1
+
+    peer.settle(1, Accepted())
+    assert peer.heard(Disposition) == []
 
 
 def test_what_is_no_settlement_changes_nothing(desk: Desk, peer: Peer) -> None:

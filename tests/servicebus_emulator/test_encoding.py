@@ -198,7 +198,7 @@ def test_other_encodings_are_understood_too(encoded: str, value: Value) -> None:
         "f0ffffffff00000001",
         "d0000000040001ffff",
         "4040",
-        "c00602c003014040",
+        "c00601c003014040",
         "e00a0200a30164a101780179",
         "e0040145c00101",
         "00" * 40,

@@ -121,6 +121,8 @@ def test_peeking(desk: Desk, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(peeked(peer, {**everything, "from-sequence-number": 3})) == 1
     monkeypatch.setattr(management, "MAXIMUM_PEEKED_BYTES", 400)
     assert len(peeked(peer, everything)) == 2
+    monkeypatch.setattr(management, "MAXIMUM_PEEKED_BYTES", 1)
+    assert len(peeked(peer, everything)) == 1, "one may be as large as it is"
 
 
 def peeked(peer: Peer, body: Value) -> list[Value]:

@@ -109,6 +109,19 @@ def test_locks_run_out_by_themselves(lone_emulator: ServiceBusEmulator) -> None:
     assert counts[:3] == [0, 1, 2]
 
 
+def test_each_lock_runs_out_at_its_own_time(lone_emulator: ServiceBusEmulator) -> None:
+    with connect(lone_emulator) as connection:
+        say(connection, *OPENING, attach_receiver("billing"), credit(2))
+        for lock_seconds in (2.0, 0.2):
+            lone_emulator.configure_queue("billing", QueueSettings(lock_seconds))
+            publish(lone_emulator, 1, b"")
+        hear(connection, Transfer, 2)
+
+    eventually(lambda: lone_emulator.queue("billing").active > 0)
+    assert lone_emulator.queue("billing").locked == 1, "the later one was not waited for"
+    eventually(lambda: lone_emulator.queue("billing").active == 2)
+
+
 def test_the_number_of_connections_has_a_limit(
     lone_emulator: ServiceBusEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
