@@ -60,7 +60,7 @@ class Pusher:
     def stop(self) -> None:
         """Break off what is under way. The exchange is closed before."""
         self._dispatcher.join(STOP_SECONDS)
-        self._requests.shutdown(wait=False, cancel_futures=True)
+        self._requests.shutdown(wait=False)
         give_up = time.monotonic() + STOP_SECONDS
         # More than once: one that is just connecting cannot be broken off yet.
         while self._break_off_all() and time.monotonic() < give_up:
@@ -105,21 +105,18 @@ class Pusher:
     def _start(self, settings: SubscriptionSettings, delivery: Delivery) -> None:
         with self._lock:
             self._under_way[settings.name] += 1
-        running = self._requests.submit(self._push, settings, delivery)
-        running.add_done_callback(lambda done: self._end(settings.name, done))
-
-    def _end(self, subscription: str, done: "Future[None]") -> None:
-        with self._lock:
-            self._under_way[subscription] -= 1
-        if not done.cancelled() and (error := done.exception()) is not None:
-            _log.error("pushing for %s failed", subscription, exc_info=error)
-        self._exchange.wake()
+        self._requests.submit(self._push, settings, delivery).add_done_callback(_log_failure)
 
     def _push(self, settings: SubscriptionSettings, delivery: Delivery) -> None:
-        target = Target.NACK
-        status = self._post(settings, push_request(settings, delivery))
-        if status in ACKNOWLEDGING_STATUSES:
-            target = Target.ACK
+        try:
+            status = self._post(settings, push_request(settings, delivery))
+        finally:
+            # Before it is settled: that wakes the dispatcher, which then finds the place free.
+            with self._lock:
+                # Adding nothing drops those that count zero.
+                self._under_way[settings.name] -= 1
+                self._under_way += Counter()
+        target = Target.ACK if status in ACKNOWLEDGING_STATUSES else Target.NACK
         # Nobody is there to be told what became of it.
         with suppress(BrokerError):
             settlement = Settlement(target, delivery.ack_id)
@@ -134,6 +131,8 @@ class Pusher:
         with self._lock:
             self._connections.add(connection)
         try:
+            if self._exchange.is_closed:
+                return None
             target = (address.path or "/") + (f"?{address.query}" if address.query else "")
             return _answer(connection, target, request, time.monotonic() + seconds)
         except (OSError, HTTPException):
@@ -142,6 +141,12 @@ class Pusher:
             with self._lock:
                 self._connections.discard(connection)
             connection.close()
+
+
+def _log_failure(done: "Future[None]") -> None:
+    error = done.exception()
+    if error is not None:
+        _log.error("a push failed", exc_info=error)
 
 
 def _connection(scheme: str, host: str, timeout_seconds: float) -> HTTPConnection:

@@ -166,11 +166,19 @@ def _check_dead_letter_policy(policy: DeadLetterPolicy | None) -> None:
 def _check_push(push: PushSettings | None, *, exactly_once: bool) -> None:
     if push is None:
         return
-    address = urlsplit(push.endpoint)
-    if address.scheme not in {"http", "https"} or not address.hostname:
+    if not _is_web_address(push.endpoint):
         raise InvalidArgument(f"Invalid push endpoint given (endpoint={push.endpoint})")
     if exactly_once:
         raise InvalidArgument("Exactly-once delivery is not supported by push subscriptions")
+
+
+def _is_web_address(endpoint: str) -> bool:
+    try:
+        address = urlsplit(endpoint)
+        has_port = address.port is None or address.port > 0
+    except ValueError:
+        return False
+    return has_port and address.scheme in {"http", "https"} and bool(address.hostname)
 
 
 def _check_times(retention_seconds: float, expiration_seconds: float | None) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from local.simulation.hazards import SETTLEMENT_HAZARDS, Hazard
-from local.simulation.plan import Publication
+from local.simulation.plan import Publication, customer_id_of
 from local.simulation.stage import Process, Stage
 from local.simulation.tasks import Task
 from shared.errors import SettlementFailed
@@ -218,4 +218,4 @@ class SimulatedSettlement:
 
 
 def _describe(about: Publication) -> str:
-    return f"customer-{about.customer + 1} attempt {about.attempt} {about.kind}"
+    return f"{customer_id_of(about.customer)} attempt {about.attempt} {about.kind}"

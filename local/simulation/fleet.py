@@ -1,14 +1,13 @@
 """The processes of a simulation: started, killed, started again, set to the other flow."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from local.simulation.broker import Broker, SimulatedSettlement
 from local.simulation.hazards import SECONDS_PER_HOUR
 from local.simulation.judge import Invariant, Judge
-from local.simulation.plan import Flows, Plan, PlannedProcess
+from local.simulation.plan import KEY_NAMESPACE, Flows, Plan, PlannedProcess
 from local.simulation.records_port import SimulatedRecords
 from local.simulation.stage import Process, Stage
 from local.simulation.stripe_side import API_KEY, FOREIGN_API_KEY, SimulatedPayments, StripeSide
@@ -34,7 +33,6 @@ class Fleet:
         stripe: what they charge through.
         broker: what they consume.
         judge: looks on.
-        is_database_away: whether the database is away now.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class Fleet:
         stripe: StripeSide,
         broker: Broker,
         judge: Judge,
-        is_database_away: Callable[[], bool],
     ) -> None:
         self._stage = stage
         self._plan = plan
@@ -53,7 +50,6 @@ class Fleet:
         self._stripe = stripe
         self._broker = broker
         self._judge = judge
-        self._is_database_away = is_database_away
         self._planned = list(plan.processes)
         self._starts: Counter[int] = Counter()
         self._alive: dict[int, Process] = {}
@@ -92,7 +88,7 @@ class Fleet:
         api_key = FOREIGN_API_KEY if planned.is_foreign else API_KEY
         process.tell("start", f"{planned.flow} {api_key}")
         self._alive[number] = process
-        records = SimulatedRecords(process, self._store, self._judge, self._is_database_away)
+        records = SimulatedRecords(process, self._store, self._judge)
         payments = SimulatedPayments(process, self._stripe, api_key)
         biller = Biller(records, payments, process, self._rules(planned))
         for _ in range(planned.worker_count):
@@ -109,6 +105,7 @@ class Fleet:
     def _rules(self, planned: PlannedProcess) -> BillingRules:
         return BillingRules(
             flow=planned.flow,
+            key_namespace=KEY_NAMESPACE,
             require_run=self._plan.require_run,
             lease_seconds=self._plan.lease_seconds,
             max_deliveries=self._plan.max_deliveries,

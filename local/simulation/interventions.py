@@ -16,8 +16,7 @@ from shared.store.memory import MemoryStore
 
 OPERATOR = "operator"
 ASKING_CARD = "pm_card_authenticationRequired"
-MAX_LOOKS = 600
-SECONDS_BETWEEN_LOOKS = 0.5
+PAYMENT_STORED = "records.store_payment.after"
 
 
 class Interventions:
@@ -49,7 +48,6 @@ class Interventions:
         self._stripe = stripe
         self._judge = judge
         self._customers = customers
-        self.is_database_away = False
         self._actions: Mapping[InterventionKind, Callable[[int], None]] = {
             InterventionKind.OPEN_RUN: lambda _: self.open_run(),
             InterventionKind.CLOSE_RUN: lambda _: self._close_run(),
@@ -78,7 +76,7 @@ class Interventions:
     def end(self) -> None:
         """Bring everything back that is away."""
         self._stripe.is_away = False
-        self.is_database_away = False
+        self._stage.is_database_away = False
         if self._plan.require_run:
             self.open_run()
 
@@ -123,7 +121,7 @@ class Interventions:
             self._judge.note_cancel(payment_id)
             self._stripe.handle("POST", f"/v1/payment_intents/{payment_id}/cancel")
 
-        self._meddle(subject, cancel, MAX_LOOKS)
+        self._meddle(subject, cancel)
 
     def _ask_customer(self, subject: int) -> None:
         """Let a customer pay the stored PaymentIntent on the site, where the bank asks for more."""
@@ -135,9 +133,9 @@ class Interventions:
             delay_seconds = self._stage.chance.log_uniform(0.1, 60.0)
             self._stage.scheduler.call_after(delay_seconds, partial(self._authenticate, payment_id))
 
-        self._meddle(subject, ask, MAX_LOOKS)
+        self._meddle(subject, ask)
 
-    def _meddle(self, subject: int, action: Callable[[Record, str], None], looks: int) -> None:
+    def _meddle(self, subject: int, action: Callable[[Record, str], None]) -> None:
         """Do something to a PaymentIntent that may still move money, once there is one."""
         records = [
             record
@@ -147,9 +145,7 @@ class Interventions:
             and record.state in UNFINISHED
         ]
         if not records:
-            if looks > 1:
-                again = partial(self._meddle, subject, action, looks - 1)
-                self._stage.scheduler.call_after(SECONDS_BETWEEN_LOOKS, again)
+            self._stage.ambush(PAYMENT_STORED, partial(self._meddle, subject, action))
             return
         record = records[subject % len(records)]
         self._stage.tell(OPERATOR, "meddle", f"{record.customer_id} {str(record.payment_id)[-6:]}")
@@ -174,9 +170,9 @@ class Interventions:
 
     def _take_database_away(self) -> None:
         def bring_back() -> None:
-            self.is_database_away = False
+            self._stage.is_database_away = False
 
-        self.is_database_away = True
+        self._stage.is_database_away = True
         away_seconds = self._stage.chance.log_uniform(10.0, 7200.0)
         self._stage.scheduler.call_after(away_seconds, bring_back)
 

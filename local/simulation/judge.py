@@ -1,21 +1,23 @@
-"""The judge: looks at Stripe's ledger and the database after every effect, and believes neither
-what the code under test says nor what it logs."""
+"""The judge: looks at Stripe's ledger and at the database after every effect.
+
+It believes neither what the code under test says nor what it logs.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from local.simulation.broker import Message, MessageState
-from local.simulation.plan import PERIOD, EventKind, Plan
+from local.simulation.plan import KEY_NAMESPACE, PERIOD, EventKind, Plan, customer_id_of
 from local.simulation.stage import Stage
 from local.stripe_simulator import LedgerEntry, StripeModel
 from local.stripe_simulator.keyring import DEFAULT_ACCOUNT
 from shared.key import idempotency_key
+from shared.ports import Run
 from shared.record import FINAL, UNFINISHED, Flow, Record, RecordId, State
 from shared.store.memory import CLOSED_OVER_CAP, MemoryStore
 
 NO_MONEY = frozenset({State.DECLINED, State.REJECTED, State.PARKED, State.CANCELED})
-KEY_NAMESPACE = "usage-billing"
 
 
 class Invariant(StrEnum):
@@ -67,6 +69,7 @@ class Judge:
         self._paid_cents = 0
         self._payments: dict[RecordId, LedgerEntry] = {}
         self._records: dict[RecordId, Record] = {}
+        self._run: Run | None = None
         self._excused: set[str] = set()
         self._canceled_elsewhere: set[str] = set()
         self.violation: Violation | None = None
@@ -90,18 +93,22 @@ class Judge:
 
     def look(self) -> None:
         """Judge what has changed since the last look."""
-        if len(self._ledger) > self._seen_entries:
-            for entry in self._ledger.entries(self._seen_entries):
-                self._judge_payment(entry)
-            self._seen_entries = len(self._ledger)
+        run = self._store.get_run(PERIOD)
+        has_changed = run is not self._run or len(self._ledger) > self._seen_entries
+        for entry in self._ledger.entries(self._seen_entries):
+            self._judge_payment(entry)
+        self._seen_entries = len(self._ledger)
         for record in self._store.records():
             before = self._records.get(record.record_id)
             if record is not before:
+                has_changed = True
                 self._judge_record(before, record)
                 self._records[record.record_id] = record
                 if record.state in (State.DECLINED, State.REJECTED):
                     self.on_refused(record)
-        self._judge_run()
+        if run is not None and has_changed:
+            self._judge_run(run)
+        self._run = run
 
     def judge_settlement(self, message: Message) -> None:
         """Judge a message that the broker has just let go."""
@@ -171,10 +178,7 @@ class Judge:
     def _hold_due(self, record: Record) -> int:
         return record.fingerprint.amount_cents if self._plan.require_run else 0
 
-    def _judge_run(self) -> None:
-        run = self._store.get_run(PERIOD)
-        if run is None:
-            return
+    def _judge_run(self, run: Run) -> None:
         records = self._records.values()
         held_cents = sum(record.held_cents for record in records)
         charged_cents = sum(
@@ -218,7 +222,7 @@ class Judge:
 
 
 def _record_id(customer: int) -> RecordId:
-    return RecordId(f"customer-{customer + 1}", PERIOD)
+    return RecordId(customer_id_of(customer), PERIOD)
 
 
 def _is_named(entry: LedgerEntry, record: Record) -> bool:

@@ -11,6 +11,7 @@ from shared.record import Flow
 
 PERIOD = "2026-11"
 CURRENCY = "usd"
+KEY_NAMESPACE = "usage-billing"
 LEASE_SECONDS = 180.0
 SHORT_LEASE_SECONDS = 10.0
 CLOUDS = ("servicebus", "pubsub-push", "pubsub-pull")
@@ -222,6 +223,11 @@ class Plan:
     has_idempotency: bool
 
 
+def customer_id_of(number: int) -> str:
+    """The id of a planned customer, by its place in the plan."""
+    return f"customer-{number + 1}"
+
+
 def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
     """Choose everything that can be chosen beforehand.
 
@@ -235,7 +241,7 @@ def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
     chaos_seconds = chance.choice(CHAOS_SECONDS)
     processes = _draw_processes(chance, flows)
     customer_count = chance.choice((1, 1, 2, 3, 5))
-    customers = [_draw_customer(chance, number) for number in range(1, customer_count + 1)]
+    customers = [_draw_customer(chance, number) for number in range(customer_count)]
     clouds = [process.cloud for process in processes if process.cloud is not None]
     requires_run = chance.random() < 0.9
     return Plan(
@@ -318,7 +324,7 @@ def _draw_reconcile_pauses_seconds(
 
 def _draw_customer(chance: random.Random, number: int) -> PlannedCustomer:
     return PlannedCustomer(
-        customer_id=f"customer-{number}",
+        customer_id=customer_id_of(number),
         funding=_weighted(chance, _FUNDING_WEIGHTS),
         amount_cents=10 if chance.random() < 0.03 else chance.randint(100, 5000),
         names_method=chance.random() < 0.2,

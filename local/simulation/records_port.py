@@ -35,16 +35,12 @@ class SimulatedRecords:
         process: whose connection it is.
         store: the database.
         judge: looks at the database after every effect.
-        is_away: whether the database is away now.
     """
 
-    def __init__(
-        self, process: Process, store: MemoryStore, judge: Judge, is_away: Callable[[], bool]
-    ) -> None:
+    def __init__(self, process: Process, store: MemoryStore, judge: Judge) -> None:
         self._process = process
         self._store = store
         self._judge = judge
-        self._is_away = is_away
 
     def identify(self, account_id: str | None, livemode: bool | None) -> Identity:
         """See `Records.identify`."""
@@ -121,7 +117,7 @@ class SimulatedRecords:
         what = f"records.{name}"
         process.cross(f"{what}.before")
         hazard = stage.chance.strike(DATABASE_HAZARDS)
-        if self._is_away():
+        if stage.is_database_away:
             hazard = Hazard.DATABASE_LOST_BEFORE_COMMIT
         if hazard is not None:
             stage.cover(f"hazard {hazard}")

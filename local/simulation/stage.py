@@ -44,6 +44,7 @@ class Stage:
         chance: every choice.
         trace: what happened.
         coverage: how often each thing happened that a simulation is meant to reach.
+        is_database_away: nobody reaches the database now.
     """
 
     seed: int
@@ -51,7 +52,9 @@ class Stage:
     chance: Chance
     trace: Trace = field(default_factory=Trace)
     coverage: Counter[str] = field(default_factory=Counter)
+    is_database_away: bool = False
     _waiting: dict[Task, "Wait"] = field(default_factory=dict)
+    _ambushes: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
 
     @property
     def now_seconds(self) -> float:
@@ -63,12 +66,18 @@ class Stage:
         return STARTED_AT + timedelta(seconds=self.scheduler.now_seconds)
 
     def pass_place(self, process: "Process", place: str) -> None:
-        """Let a process come by a place; those of others who wait for that go on."""
+        """Let a process come by a place; what waits for that happens, who waits for it goes on."""
+        for action in self._ambushes.pop(place, ()):
+            self.scheduler.call_after(0.0, action)
         for task, wait in self._waiting.items():
             if wait.place == place and wait.process is not process:
                 wait.passes -= 1
                 if wait.passes == 0:
                     self.scheduler.wake(task)
+
+    def ambush(self, place: str, action: Callable[[], None]) -> None:
+        """Do something as soon as any process comes by a place. The action must not wait."""
+        self._ambushes.setdefault(place, []).append(action)
 
     @property
     def is_somebody_waiting(self) -> bool:

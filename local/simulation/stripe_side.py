@@ -220,6 +220,7 @@ class StripeSide:
             self._stage.cover(f"hazard {hazard}")
             if hazard in _REFUSALS:
                 self._judge.excuse(self._customer_of(request))
+        self._judge.look()
         return running
 
     def _note_key(self, key: str | None) -> None:
@@ -259,6 +260,7 @@ class StripeSide:
         outcome: StripeResponse | NoResponse = answer
         if exchange.travel in (Hazard.ANSWER_LOST, Hazard.ANSWER_TRUNCATED):
             outcome = NoResponse(sent=True, problem="connection_lost")
+            # Answers are lost when Stripe goes away, and doubt lasts when it stays away.
             if self._stage.chance.happens(0.1):
                 self.go_away()
         travel_seconds = self._stage.chance.log_uniform(0.02, 1.0)

@@ -2,7 +2,8 @@
 
 The code under test is plain and synchronous, so each task needs a stack of its own. A thread has
 one without any dependency, and it runs only while it holds the baton. Handing the baton over costs
-ten to twenty microseconds, a tenth of one simulated request, so a faster switch would buy little.
+some tens of microseconds, a tenth of what one simulated request does, so that a library of faster
+switches would buy little.
 """
 
 import heapq
@@ -55,7 +56,7 @@ class Scheduler:
 
     def __init__(self, max_steps: int) -> None:
         self.now_seconds = 0.0
-        self.steps = 0
+        self._steps = 0
         self._max_steps = max_steps
         self._made = 0
         self._due: list[tuple[float, int, _Appointment]] = []
@@ -185,8 +186,8 @@ class Scheduler:
             self._fail(error)
 
     def _count_step(self) -> None:
-        self.steps += 1
-        if self.steps > self._max_steps:
+        self._steps += 1
+        if self._steps > self._max_steps:
             self._fail(TooManySteps(f"{self._max_steps} steps"))
 
     def _fail(self, error: BaseException) -> None:

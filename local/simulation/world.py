@@ -86,15 +86,7 @@ class World:
         self._broker = Broker(stage, plan.lock_seconds, plan.max_deliveries)
         self._broker.on_dead = self._consider_resubmission
         self._customers = make_customers(plan, self._stripe, self._judge)
-        self._fleet = Fleet(
-            stage,
-            plan,
-            self._store,
-            self._stripe,
-            self._broker,
-            self._judge,
-            lambda: self._interventions.is_database_away,
-        )
+        self._fleet = Fleet(stage, plan, self._store, self._stripe, self._broker, self._judge)
         self._interventions = Interventions(
             stage,
             plan,
@@ -160,7 +152,8 @@ class World:
         chance = self._stage.chance
         if record.attempt >= MAX_ATTEMPTS or not chance.happens(0.8):
             return
-        number = int(record.customer_id.rpartition("-")[2]) - 1
+        customer_ids = [customer.customer_id for customer in self._plan.customers]
+        number = customer_ids.index(record.customer_id)
         cloud = chance.choose([process.cloud for process in self._plan.processes if process.cloud])
         publication = Publication(0.0, number, record.attempt + 1, EventKind.PLAIN, cloud)
         delay_seconds = chance.log_uniform(0.1, 600.0)

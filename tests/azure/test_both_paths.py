@@ -140,7 +140,7 @@ def test_near_the_limit_a_durable_event_is_handed_over(billed: Desk, path: Path)
     event = billed.customer("outage")
     lose_answers(billed, "outage")
     billed.send(event, "outage-1")
-    for deliveries in (1, 2, 3):
+    for deliveries in (1, 2):
         wait_for_decisions(path, "outage-1", deliveries)
         billed.lapse_locks()
     billed.wait_for("outage-1", COMPLETED)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import FailedPrecondition
 
+from local.pubsub_emulator import push
 from tests.pubsub_emulator.support import (
     Cloud,
     Endpoint,
@@ -196,6 +197,38 @@ def test_of_a_key_one_message_is_pushed_at_a_time(cloud: Cloud, endpoint: Endpoi
         *(b"1", b"1", b"1"),
         b"2",
     ]
+
+
+@on_our_own
+def test_a_subscription_whose_endpoint_hangs_stops_no_other(
+    cloud: Cloud, endpoint: Endpoint
+) -> None:
+    path = next(_paths)
+    with Endpoint().serving() as hanging:
+        topic, subscription = cloud.topic_with_subscription(
+            **push_to(hanging.answer("/", 0)), ack_deadline_seconds=600
+        )
+        for number in range(100):
+            cloud.publish(topic, b"%d" % number)
+        hanging.wait_for("/", push.MAXIMUM_REQUESTS_PER_SUBSCRIPTION)
+        topic, _ = cloud.topic_with_subscription(**push_to(endpoint.answer(path, 204)))
+        cloud.publish(topic, b"well")
+        endpoint.wait_for(path, 1)
+        assert len(hanging.pushed("/")) == push.MAXIMUM_REQUESTS_PER_SUBSCRIPTION
+        cloud.subscriber.delete_subscription(subscription=subscription)
+
+
+@on_our_own
+def test_a_place_that_becomes_free_is_taken(
+    cloud: Cloud, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: with one place only, every message waits for the one before it."""
+    monkeypatch.setattr(push, "MAXIMUM_REQUESTS_PER_SUBSCRIPTION", 1)
+    path = next(_paths)
+    topic, _ = cloud.topic_with_subscription(**push_to(endpoint.answer(path, 204)))
+    for number in range(30):
+        cloud.publish(topic, b"%d" % number)
+    endpoint.wait_for(path, 30)
 
 
 @except_on_gclouds("it lets anybody pull from a push subscription")

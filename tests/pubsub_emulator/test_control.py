@@ -20,6 +20,7 @@ from local.pubsub_emulator import (
 )
 
 SUBSCRIPTION = "projects/chargeonce-local/subscriptions/billing"
+LOST_ACK = {"target": "ack", "effect": "lose"}
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +103,10 @@ def test_faults_that_make_no_sense(emulator: PubsubEmulator, given: dict[str, An
     [
         ("/faults", "not JSON", 400),
         ("/faults", "[]", 400),
-        ("/faults", " " * 70_000, 400),
+        ("/faults", json.dumps({**LOST_ACK, "resource": "x" * 70_000}), 400),
         ("/nothing", "", 404),
     ],
+    ids=["not JSON", "no object", "too large", "unknown"],
 )
 def test_requests_that_make_no_sense(
     emulator: PubsubEmulator, path: str, body: str, status: int

@@ -27,18 +27,41 @@ def put_program(path: Path, script: str) -> Path:
     return path
 
 
-def test_it_publishes_pulls_and_leaves_nothing_behind(requires_pubsub_emulator: Path) -> None:
-    with GcloudPubsubEmulator() as emulator:
-        emulator.create_topic("usage")
-        emulator.create_subscription("usage", "bill")
-        message_id = emulator.publish("usage", b"event", {"color": "blue"})
-        (pulled,) = emulator.pull("bill", 1)
-        process_id, directory = emulator.process_id, emulator.log_file.parent
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    """A program that starts and answers like Google's emulator, only faster."""
+    return put_program(
+        tmp_path / "emulator",
+        f"""
+        mkdir -p v1/projects/chargeonce-desk
+        echo '{{}}' > v1/projects/chargeonce-desk/topics
+        {sys.executable} -m http.server --bind "${{1#--host=}}" "${{2#--port=}}" &
+        wait
+        """,
+    )
+
+
+def test_it_leaves_nothing_behind(stand_in: Path) -> None:
+    """Goal: the process, its child and its files are gone, whatever the start script does."""
+    with GcloudPubsubEmulator(stand_in) as emulator:
+        process = psutil.Process(emulator.process_id)
+        family = [process, *process.children()]
+        directory = emulator.log_file.parent
         assert emulator.environment["PUBSUB_EMULATOR_HOST"] == emulator.host_and_port
-    assert (pulled.message_id, pulled.body) == (message_id, b"event")
-    assert pulled.attributes == {"color": "blue"}
-    assert not psutil.pid_exists(process_id)
+        assert directory.exists()
+    assert len(family) == 2
+    eventually(lambda: not any(one.is_running() for one in family))
     assert not directory.exists()
+
+
+def test_a_given_port_is_used(stand_in: Path) -> None:
+    with GcloudPubsubEmulator(stand_in) as first:
+        port = int(first.host_and_port.rpartition(":")[2])
+        # Somebody answers there, but not the process that was started.
+        with pytest.raises(PubsubEmulatorError, match="did not start"):
+            GcloudPubsubEmulator(stand_in, port=port, start_seconds=0.5).__enter__()
+    with GcloudPubsubEmulator(stand_in, port=port) as second:
+        assert second.host_and_port == f"127.0.0.1:{port}"
 
 
 def test_java_ends_with_an_owner_that_is_killed(requires_pubsub_emulator: Path) -> None:

@@ -14,6 +14,7 @@ from local.pubsub_emulator import (
     Fault,
     InjectedFault,
     JournalOverflow,
+    Limits,
     Outcome,
     Path,
     Target,
@@ -201,6 +202,15 @@ def test_pages_lead_to_the_next_and_end() -> None:
 def test_messages_that_cannot_be(draft: Draft) -> None:
     with pytest.raises(InvalidArgument):
         check_draft(draft)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "host", "ftp://host/", "http://", "http://host:nonsense/", "http://[half/"]
+)
+def test_endpoints_that_cannot_be(endpoint: str) -> None:
+    settings = SubscriptionSettings(SUBSCRIPTION, TOPIC, push=PushSettings(endpoint))
+    with pytest.raises(InvalidArgument):
+        settings.check(Limits())
 
 
 def test_a_publish_takes_all_or_nothing() -> None:
