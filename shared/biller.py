@@ -39,7 +39,7 @@ from shared.work import Work
 
 IN_DOUBT_PAUSES_SECONDS = (60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
 TRANSIENT_PAUSE_SECONDS = 60.0
-PROCESSING_PAUSE_SECONDS = 3600.0
+RECONCILE = "reconcile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Biller:
         Raises:
             RecordsUnavailable: the database is away.
         """
-        envelope = Envelope("reconcile")
+        envelope = Envelope(RECONCILE)
         started = self._clock.monotonic()
         budget = self._new_budget()
         claim = self._records.resume(
@@ -165,7 +165,8 @@ class Biller:
             )
         budget = self._new_budget()
         claim = self._records.claim(self._claim_request(event, delivery))
-        return self._follow_claim(claim, delivery.envelope, budget, delivery.body)
+        decision = self._follow_claim(claim, delivery.envelope, budget, delivery.body)
+        return _keep_higher_attempt(decision, event)
 
     def _refuse_invalid(self, delivery: Delivery, error: InvalidEvent) -> Decision:
         outcome = Outcome.INVALID_EVENT
@@ -233,14 +234,13 @@ class Biller:
     ) -> Decision:
         conclusion = concluded.conclusion
         if conclusion is Conclusion.LEASE_LOST:
-            decision = Decision(
+            # Not durable: whether the row still stands is not known here.
+            return Decision(
                 Outcome.IN_PROGRESS_ELSEWHERE,
                 DecisionEvent.IN_PROGRESS_ELSEWHERE,
                 record=record,
                 code=concluded.code,
-                durable=True,
             )
-            return self._hand_over_if_near_limit(decision, envelope)
         if conclusion in (Conclusion.IN_DOUBT, Conclusion.TRANSIENT, Conclusion.CONFLICT):
             return self._write_release(record, concluded, envelope, body)
         return self._write_ending(record, concluded, envelope, body)
@@ -251,9 +251,7 @@ class Biller:
         state = State(concluded.conclusion)
         ending = Ending(state, concluded.payment_id, concluded.code)
         outcome = _outcome_of_ending(concluded)
-        parked = None
-        if outcome.disposition is Disposition.DEAD_LETTER and envelope.transport != "reconcile":
-            parked = ParkedEvent(outcome.reason, _describe(concluded), body)
+        parked = _parked(outcome, concluded, envelope, body)
         event = _event_of(outcome)
         note = Note(envelope, event, concluded.code, concluded.request_id)
         result = self._records.finish(record, ending, note, parked)
@@ -293,9 +291,7 @@ class Biller:
         self, record: Record, concluded: Concluded, envelope: Envelope, body: bytes
     ) -> Decision:
         decision = self._hand_over_if_near_limit(_decision_on_release(record, concluded), envelope)
-        parked = None
-        if decision.outcome.disposition is Disposition.DEAD_LETTER:
-            parked = ParkedEvent(decision.outcome.reason, _describe(concluded), body)
+        parked = _parked(decision.outcome, concluded, envelope, body)
         note = Note(envelope, decision.event, concluded.code, concluded.request_id)
         self._records.release(record.lease, _release_of(record, concluded), note, parked)
         return decision
@@ -364,6 +360,28 @@ class Biller:
 
 def _transient(code: str, message: str) -> Decision:
     return Decision(Outcome.TRANSIENT, DecisionEvent.TRANSIENT, code=code, message=message)
+
+
+_ENDS_OF_AN_EARLIER_ATTEMPT = frozenset(
+    {Outcome.DECLINED, Outcome.REJECTED, Outcome.PROCESSING, Outcome.HANDED_OVER}
+)
+
+
+def _keep_higher_attempt(decision: Decision, event: UsageEvent) -> Decision:
+    """Leave an event that asks for a later attempt than the one that has just been dealt with.
+
+    It came before the earlier attempt was known to have failed; its next delivery opens its own.
+    """
+    record = decision.record
+    asks_more = record is not None and event.attempt > record.attempt
+    if not asks_more or decision.outcome not in _ENDS_OF_AN_EARLIER_ATTEMPT:
+        return decision
+    return replace(
+        decision,
+        outcome=Outcome.IN_PROGRESS_ELSEWHERE,
+        event=DecisionEvent.IN_PROGRESS_ELSEWHERE,
+        code="earlier_attempt_first",
+    )
 
 
 _OUTCOME_OF_REFUSAL = {
@@ -461,6 +479,15 @@ _EVENT_OF_OUTCOME = {
 
 def _event_of(outcome: Outcome) -> DecisionEvent:
     return _EVENT_OF_OUTCOME.get(outcome) or DecisionEvent(outcome.value)
+
+
+def _parked(
+    outcome: Outcome, concluded: Concluded, envelope: Envelope, body: bytes
+) -> ParkedEvent | None:
+    """The message to keep whole beside its dead-lettering; reconcile has none."""
+    if outcome.disposition is not Disposition.DEAD_LETTER or envelope.transport == RECONCILE:
+        return None
+    return ParkedEvent(outcome.reason, _describe(concluded), body)
 
 
 def _describe(concluded: Concluded) -> str:

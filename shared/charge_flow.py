@@ -41,6 +41,8 @@ def charge_at_once(work: Work, replay_hours: float) -> Concluded:
         found = _find(work)
         if isinstance(found, Concluded):
             return found
+        if not work.is_quiet:
+            return Concluded(Conclusion.IN_DOUBT, code="earlier_request_may_be_running")
         proven_absent = True
     result = work.send(create_charge(work.record))
     answer = result.answer
@@ -85,9 +87,9 @@ def _conclude_after_doubt(work: Work, refusal: Concluded, result: CallResult) ->
     found = _find(work)
     if isinstance(found, Concluded):
         return found
-    # An earlier request cannot be running any more once two leases have passed; one of this very
-    # delivery can.
-    if not result.maybe_executed and work.age_seconds >= 2 * work.lease_seconds:
+    # What is absent now may still come, as long as a request can be running: an earlier holder's
+    # for two leases, one of this very delivery in any case.
+    if not result.maybe_executed and work.is_quiet:
         return refusal
     return Concluded(
         Conclusion.IN_DOUBT,

@@ -263,8 +263,9 @@ def _verdict_on_confirm(answer: Answer) -> Verdict | None:
         return Verdict(State.DECLINED, code, answer.message)
     if answer.kind is AnswerKind.BLOCKED_BY_CAP:
         return Verdict(State.PARKED, "cap_reached", answer.message)
-    missing_method = answer.kind is AnswerKind.MISSING and answer.parameter == "payment_method"
-    if answer.kind is AnswerKind.REJECTED or missing_method:
+    # Missing, but not the PaymentIntent itself: the customer or the payment method is gone.
+    missing_other = answer.kind is AnswerKind.MISSING and answer.parameter not in (None, "intent")
+    if answer.kind is AnswerKind.REJECTED or missing_other:
         return Verdict(State.REJECTED, code, answer.message)
     return None
 

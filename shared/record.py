@@ -87,6 +87,7 @@ class Record:
     attempt_started_at: datetime
     lease_until: datetime
     updated_at: datetime
+    previous_claim_at: datetime | None = None
 
     @property
     def record_id(self) -> RecordId:

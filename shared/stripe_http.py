@@ -42,6 +42,17 @@ class Exchange:
         with self.lock:
             self.connection = connection
 
+    def begin_sending(self) -> None:
+        """Called between connecting and the first byte of the request.
+
+        Raises:
+            urllib3.exceptions.HTTPError: the deadline passed while connecting; nothing may leave.
+        """
+        with self.lock:
+            if self.is_cut_off:
+                raise urllib3.exceptions.HTTPError("the deadline passed while connecting")
+            self.may_be_sent = True
+
     def cut_off(self) -> None:
         """End the exchange: the thread that waits on the socket gets an error at once."""
         with self.lock:
@@ -73,7 +84,7 @@ class _WatchedConnection(HTTPConnection):
         _exchange().watch(self)
         if self.sock is None:
             self.connect()
-        _exchange().may_be_sent = True
+        _exchange().begin_sending()
         super().request(*arguments, **options)
 
 
@@ -84,7 +95,9 @@ class _WatchedTlsConnection(HTTPSConnection):
 
     def request(self, *arguments: Any, **options: Any) -> None:
         _exchange().watch(self)
-        _exchange().may_be_sent = True
+        if self.sock is None:
+            self.connect()
+        _exchange().begin_sending()
         super().request(*arguments, **options)
 
 

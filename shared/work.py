@@ -41,6 +41,18 @@ class Work:
         """How long ago the first claim of this attempt was made, by the database's clock."""
         return (self.database_time - self.record.attempt_started_at).total_seconds()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request of an earlier holder can be running any more.
+
+        A holder sends nothing after its lease, so two leases after the claim before this one
+        every request of this attempt has come to its end.
+        """
+        before = self.record.previous_claim_at
+        if before is None:
+            return True
+        return (self.database_time - before).total_seconds() >= 2 * self.lease_seconds
+
     def send(self, request: StripeRequest) -> CallResult:
         """Send a request to Stripe inside this delivery's budget."""
         return self.calls.send(request, self.budget, self.vault_key)

@@ -55,11 +55,12 @@ class ParkedLine:
 
 @dataclass(slots=True)
 class _Row:
-    """A record, whose token has it now (None once it is given up), and when reconcile looks."""
+    """A record, whose token has it (None once given up), since when, and when reconcile looks."""
 
     record: Record
     holder: str | None
     due_at: datetime | None
+    claimed_at: datetime
 
 
 class MemoryStore:
@@ -371,7 +372,7 @@ class MemoryStore:
             lease_until=now + timedelta(seconds=request.lease_seconds),
             updated_at=now,
         )
-        self._rows[record_id] = _Row(record, request.token, now)
+        self._rows[record_id] = _Row(record, request.token, now, now)
         return ClaimVerdict.CLAIMED
 
     def _start_attempt(self, row: _Row, request: ClaimRequest) -> ClaimVerdict:
@@ -401,7 +402,7 @@ class MemoryStore:
     def _open_attempt(self, row: _Row, request: ClaimRequest, held_cents: int) -> None:
         now = self._clock.now()
         row.holder = request.token
-        row.due_at = now
+        row.due_at = row.claimed_at = now
         self._update(
             row,
             state=State.IN_PROGRESS,
@@ -413,6 +414,7 @@ class MemoryStore:
             held_cents=held_cents,
             doubts=0,
             attempt_started_at=now,
+            previous_claim_at=None,
             lease_until=now + timedelta(seconds=request.lease_seconds),
         )
 
@@ -424,8 +426,10 @@ class MemoryStore:
         self._update(
             row,
             fence=row.record.fence + 1,
+            previous_claim_at=row.claimed_at,
             lease_until=now + timedelta(seconds=lease_seconds),
         )
+        row.claimed_at = now
         return ClaimVerdict.CLAIMED
 
     def _hold(self, request: ClaimRequest) -> tuple[ClaimVerdict | None, int]:
@@ -463,7 +467,9 @@ class MemoryStore:
 
     def _finish_charged(self, row: _Row | None, record: Record, ending: Ending) -> FinishResult:
         if row is None:
-            row = self._rows[record.record_id] = _Row(replace(record, held_cents=0), None, None)
+            row = self._rows[record.record_id] = _Row(
+                replace(record, held_cents=0, previous_claim_at=None), None, None, self._clock.now()
+            )
         elif row.record.state is State.CHARGED:
             second = row.record.payment_id != ending.payment_id
             return FinishResult(row.record, written=False, second_payment=second)

@@ -113,6 +113,7 @@ def read_record(row: Row | None) -> Record | None:
         create_in_doubt=row["create_in_doubt"],
         attempt_started_at=datetime.fromisoformat(row["attempt_started_at"]),
         lease_until=datetime.fromisoformat(row["lease_until"]),
+        previous_claim_at=_read_time(row["previous_claim_at"]),
         updated_at=datetime.fromisoformat(row["updated_at"]),
     )
 
@@ -146,3 +147,7 @@ def _read_verdict(row: Row) -> Verdict | None:
     if row["verdict_state"] is None:
         return None
     return Verdict(State(row["verdict_state"]), row["verdict_code"], row["verdict_message"])
+
+
+def _read_time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

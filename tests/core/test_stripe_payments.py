@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -246,6 +247,27 @@ def test_dripping_answer_is_cut_off_at_the_deadline(behave: Behaviour) -> None:
         response = send(base_url, CREATE, timeout_seconds=0.5)
     assert response == NoResponse(True, "deadline")
     assert time.monotonic() - started < 8
+
+
+def test_nothing_leaves_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a name that resolves after the deadline does not send the request late."""
+    seen: list[bytes] = []
+
+    def behave(connection: socket.socket, request: bytes) -> None:
+        seen.append(request)
+        connection.sendall(answer("200 OK", b"{}"))
+
+    resolve = socket.getaddrinfo
+
+    def resolve_late(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.6)
+        return resolve(*arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_late)
+    with server(behave) as base_url:
+        response = send(base_url, CREATE, timeout_seconds=0.2)
+    assert response == NoResponse(False, "deadline")
+    assert seen == []
 
 
 def test_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,16 @@ import pytest
 
 from local.stripe_simulator import FaultKind
 from shared.outcome import Outcome
+from shared.ports import NoResponse, StripeRequest
 from shared.record import Flow
-from tests.support.bench import CREATE_PATHS, MONEY_PATHS, Bench, RecordedSettlement
+from tests.support.bench import (
+    CREATE_PATHS,
+    MONEY_PATHS,
+    Bench,
+    RecordedSettlement,
+    TappedPayments,
+    matches,
+)
 
 
 @dataclass(frozen=True)
@@ -152,5 +160,49 @@ def test_one_step_refusal_after_a_lost_answer_is_no_proof(bench: Bench) -> None:
     biller = bench.biller(flow=Flow.CHARGE, max_attempts=2)
     bench.fault(FaultKind.CLOSE, MONEY_PATHS[Flow.CHARGE])
     bench.fault(FaultKind.SPEND_CAP, MONEY_PATHS[Flow.CHARGE])
+    assert bench.deliver(biller) is Outcome.CHARGED
+    bench.assert_charged_once()
+
+
+def test_one_step_refusal_while_an_earlier_request_may_run_keeps_the_hold(bench: Bench) -> None:
+    """Goal: absence on the list proves nothing as long as an earlier request may still arrive.
+
+    Method: the second delivery's request is held back on the wire and its answer lost; the third
+    meets a proxy's cap. Then the held-back request arrives and moves the money.
+    """
+    bench.customer()
+    held_back: list[StripeRequest] = []
+
+    def before(request: StripeRequest) -> NoResponse | None:
+        if not matches(request, MONEY_PATHS[Flow.CHARGE]):
+            return None
+        held_back.append(request)
+        return NoResponse(sent=True, problem="read_timeout")
+
+    biller = bench.biller(flow=Flow.CHARGE)
+    silent = bench.biller(TappedPayments(bench.payments, before=before), flow=Flow.CHARGE)
+    assert bench.deliver(silent) is Outcome.IN_DOUBT
+    bench.let_hours_pass(1)
+    assert bench.deliver(silent) is Outcome.IN_DOUBT
+    bench.fault(FaultKind.SPEND_CAP, MONEY_PATHS[Flow.CHARGE])
+    assert bench.deliver(biller) is Outcome.IN_DOUBT
+    bench.assert_nothing_charged(held=5000)
+    bench.payments.send(held_back[-1], 5)
+    assert bench.deliver(biller) is Outcome.CHARGED
+    bench.assert_charged_once()
+
+
+def test_one_step_absence_is_no_proof_just_after_a_request(bench: Bench) -> None:
+    """Goal: a day later, too, the list is believed only once no request can be on its way."""
+    bench.customer()
+    bench.fault(FaultKind.CLOSE, MONEY_PATHS[Flow.CHARGE], acts=False, count=2)
+    biller = bench.biller(flow=Flow.CHARGE)
+    assert bench.deliver(biller) is Outcome.IN_DOUBT
+    bench.let_hours_pass(25)
+    assert bench.deliver(biller) is Outcome.IN_DOUBT
+    payments = TappedPayments(bench.payments)
+    assert bench.deliver(bench.biller(payments, flow=Flow.CHARGE)) is Outcome.IN_DOUBT
+    assert [request for request in payments.sent if request.method == "post"] == []
+    bench.let_hours_pass(1)
     assert bench.deliver(biller) is Outcome.CHARGED
     bench.assert_charged_once()

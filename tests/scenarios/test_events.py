@@ -1,12 +1,13 @@
 """What differs between deliveries, and what Stripe refuses: the row decides, and money is safe."""
 
+import json
 from typing import Any
 
 import pytest
 
 from local.stripe_simulator import FaultKind, Permission
 from shared.outcome import Outcome
-from shared.ports import NoResponse, StripeRequest
+from shared.ports import NoResponse, StripeRequest, StripeResponse
 from shared.record import Flow, State
 from tests.support.bench import (
     MONEY_PATHS,
@@ -337,3 +338,48 @@ def test_confirm_is_sent_for_the_stored_intent_alone(bench: Bench) -> None:
     bench.deliver(bench.biller(payments))
     confirmed = [request.path for request in payments.sent if matches(request, CONFIRM)]
     assert confirmed == [f"/v1/payment_intents/{bench.record().payment_id}/confirm"]
+
+
+def test_higher_attempt_before_the_earlier_one_is_known_to_have_failed(bench: Bench) -> None:
+    """Goal: dunning that is faster than reconcile is not lost: it waits for the earlier attempt.
+
+    Method: a bank debit bounces and the event that asks for attempt 2 comes before reconcile looks.
+    """
+    bench.customer(payment_method="pm_usBankAccount_success", source=None)
+    assert bench.deliver() is Outcome.PROCESSING
+    bench.stripe.settle(decline_code="account_closed")
+    asked = {"attempt": 2, "payment_method_id": "pm_card_visa", "message_id": "dunning"}
+    settlement = RecordedSettlement()
+    outcome = bench.deliver(settlement=settlement, **asked)  # type: ignore[arg-type]
+    assert outcome is Outcome.IN_PROGRESS_ELSEWHERE
+    assert settlement.calls == [("leave",)]
+    assert bench.reconcile() == {Outcome.DECLINED: 1}
+    assert bench.deliver(**asked) is Outcome.CHARGED  # type: ignore[arg-type]
+    bench.assert_charged_once()
+
+
+def test_higher_attempt_that_finishes_the_earlier_one_comes_again(bench: Bench) -> None:
+    """Goal: a delivery that drives an earlier attempt to its decline is not taken for that one."""
+    bench.customer()
+    bench.fault(FaultKind.CLOSE, CONFIRM, acts=False)
+    assert bench.deliver() is Outcome.IN_DOUBT
+    bench.fault(FaultKind.DECLINE, CONFIRM, code="insufficient_funds")
+    settlement = RecordedSettlement()
+    assert bench.deliver(attempt=2, settlement=settlement) is Outcome.IN_PROGRESS_ELSEWHERE
+    assert settlement.calls == [("leave",)]
+    assert bench.deliver(attempt=2) is Outcome.CHARGED
+    bench.assert_charged_once()
+
+
+def test_customer_deleted_before_confirm_is_rejected(bench: Bench) -> None:
+    """Goal: what is missing is not the PaymentIntent, so a cancel proves that no money can move."""
+    bench.customer()
+    gone = {"type": "invalid_request_error", "code": "resource_missing", "param": "customer"}
+    missing = StripeResponse(404, {}, json.dumps({"error": gone}).encode())
+
+    def before(request: StripeRequest) -> StripeResponse | None:
+        return missing if matches(request, CONFIRM) else None
+
+    payments = TappedPayments(bench.payments, before=before)
+    assert bench.deliver(bench.biller(payments)) is Outcome.REJECTED
+    bench.assert_nothing_charged()

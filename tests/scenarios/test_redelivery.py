@@ -335,3 +335,18 @@ def test_state_of_a_record_in_doubt_is_held_and_counted(bench: Bench, flow: Flow
     assert bench.deliver(bench.biller(flow=flow)) is Outcome.IN_DOUBT
     record = bench.record()
     assert (record.state, record.doubts, record.held_cents) == (State.IN_DOUBT, 1, 5000)
+
+
+def test_a_defect_at_one_record_does_not_stop_reconcile(bench: Bench) -> None:
+    """Goal: the others are driven on, whatever is wrong with the first."""
+    bench.customer()
+    killer = TappedPayments(bench.payments, before=kill_before(CONFIRM))
+    for customer_id in ("customer-1", "customer-2"):
+        bench.deliver_and_die(bench.biller(killer), customer_id=customer_id)
+
+    def before(request: StripeRequest) -> None:
+        if request.path.endswith(str(bench.record("customer-1").payment_id)):
+            raise ZeroDivisionError
+
+    biller = bench.biller(TappedPayments(bench.payments, before=before))
+    assert bench.reconcile(biller) == {Outcome.TRANSIENT: 1, Outcome.CHARGED: 1}

@@ -219,6 +219,7 @@ def test_proof_for_a_record_that_is_gone_brings_it_back(billing: StoreUnderTest)
         payment_id="pi_1",
         code=None,
         held_cents=0,
+        previous_claim_at=None,
         lease_until=after.lease_until,
         updated_at=after.updated_at,
     )

@@ -262,6 +262,8 @@ class Bench:
             """
             UPDATE chargeonce.records
             SET attempt_started_at = attempt_started_at - make_interval(secs => %(seconds)s),
+                claimed_at = claimed_at - make_interval(secs => %(seconds)s),
+                previous_claim_at = previous_claim_at - make_interval(secs => %(seconds)s),
                 lease_until = lease_until - make_interval(secs => %(seconds)s),
                 due_at = due_at - make_interval(secs => %(seconds)s)
             """,

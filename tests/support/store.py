@@ -234,7 +234,11 @@ def timeless(result: object) -> object:
     """A result without its moments, which the stores take from different clocks."""
     if isinstance(result, Record):
         return replace(
-            result, attempt_started_at=LONG_AGO, lease_until=LONG_AGO, updated_at=LONG_AGO
+            result,
+            attempt_started_at=LONG_AGO,
+            lease_until=LONG_AGO,
+            updated_at=LONG_AGO,
+            previous_claim_at=result.previous_claim_at and LONG_AGO,
         )
     if isinstance(result, Run):
         return replace(result, opened_at=LONG_AGO)
@@ -350,6 +354,8 @@ class PostgresUnderTest(StoreUnderTest):
             """
             UPDATE chargeonce.records
             SET attempt_started_at = attempt_started_at - make_interval(secs => %(seconds)s),
+                claimed_at = claimed_at - make_interval(secs => %(seconds)s),
+                previous_claim_at = previous_claim_at - make_interval(secs => %(seconds)s),
                 lease_until = lease_until - make_interval(secs => %(seconds)s),
                 due_at = due_at - make_interval(secs => %(seconds)s),
                 updated_at = updated_at - make_interval(secs => %(seconds)s)

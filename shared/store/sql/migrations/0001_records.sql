@@ -63,6 +63,8 @@ CREATE TABLE chargeonce.records (
     doubts integer NOT NULL DEFAULT 0,
     create_in_doubt boolean NOT NULL DEFAULT false,
     attempt_started_at timestamptz NOT NULL,
+    claimed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    previous_claim_at timestamptz,
     lease_until timestamptz NOT NULL,
     due_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -286,6 +288,8 @@ BEGIN
         held_cents = p_held_cents,
         doubts = 0,
         attempt_started_at = clock_timestamp(),
+        claimed_at = clock_timestamp(),
+        previous_claim_at = NULL,
         lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds),
         due_at = clock_timestamp(),
         updated_at = clock_timestamp(),
@@ -315,6 +319,8 @@ BEGIN
     UPDATE chargeonce.records AS target
     SET fence = target.fence + 1,
         holder = p_token,
+        previous_claim_at = target.claimed_at,
+        claimed_at = clock_timestamp(),
         lease_until = clock_timestamp() + make_interval(secs => p_lease_seconds),
         updated_at = clock_timestamp()
     WHERE target.customer_id = stored.customer_id
