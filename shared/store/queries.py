@@ -26,7 +26,7 @@ RELEASE = "SELECT chargeonce.release(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 PARK = "SELECT chargeonce.park_invalid(%s, %s, %s, %s)"
 
-# The states are those of the index; and now() serves to search it, which clock_timestamp() cannot.
+# now() and not clock_timestamp(), which no index can be searched by.
 DUE = """
 SELECT customer_id, billing_period
 FROM chargeonce.records

@@ -4,17 +4,28 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
 
 from shared.biller import Biller, BillingRules
 from shared.outcome import Outcome
-from shared.ports import Delivery, NoResponse, StripeRequest, StripeResponse
-from shared.record import Flow, RecordId
+from shared.ports import (
+    Delivery,
+    Ending,
+    NoResponse,
+    Note,
+    Release,
+    StripeRequest,
+    StripeResponse,
+)
+from shared.record import Flow, RecordId, State, Verdict
 from shared.store.postgres import PostgresStore
 from tests.support.clock import ManualClock
 from tests.support.postgres_proxy import PostgresProxy
-from tests.support.store import PERIOD, PostgresUnderTest, envelope
+from tests.support.store import PERIOD, PostgresUnderTest, claim_request, envelope
+from tests.support.waiting import wait_until
 
 DECLINED_CARD = {
     "error": {"type": "card_error", "code": "card_declined", "message": "Your card was declined."}
@@ -209,3 +220,62 @@ def test_a_refused_claim_takes_one(counted: Counted, postgres: PostgresUnderTest
     postgres.execute("UPDATE chargeonce.runs SET cap_cents = 1000")
     assert counted.deliver(ScriptedStripe(), amount_cents=1000) == (Outcome.CAP_REACHED, 1)
     assert postgres.money() == (0, 1)
+
+
+@pytest.mark.parametrize("rows", [0, 5], ids=["empty", "nearly empty"])
+def test_records_are_found_by_their_key_whatever_was_there_when_the_session_began(
+    migrated_database_url: str, rows: int
+) -> None:
+    """Goal: a session keeps its plans; those made on a small table must serve a large one.
+
+    Method: the server counts what its scans read. One that read the table, or all of the period,
+    would read a thousand rows and more.
+    """
+    store = PostgresStore(migrated_database_url, 1)
+    store.open_run(PERIOD, "usd", 10**9, 10**9)
+    note = Note(envelope(), "decided")
+
+    def charge(customer_id: str) -> None:
+        record = store.claim(claim_request(customer_id)).record
+        assert record is not None
+        store.store_payment(record.lease, "pi_1")
+        store.store_verdict(record.lease, Verdict(State.DECLINED, "code", "message"))
+        store.release(record.lease, Release(True, False, None, 0.0), note, None)
+        token = str(uuid4())
+        resumed = store.resume(record.record_id, envelope(), 180.0, token).record
+        assert resumed is not None
+        store.finish(resumed, Ending(State.CHARGED, "pi_1"), note, None)
+
+    with psycopg.connect(migrated_database_url, autocommit=True) as connection:
+        for number in range(rows):
+            charge(f"early-{number}")
+        connection.execute("ANALYZE chargeonce.records")
+        store.close()
+        before = _scanned(connection)
+        store = PostgresStore(migrated_database_url, 1)
+        for number in range(40):
+            charge(f"customer-{number}")
+        store.close()
+        calls = 40 * 6
+        sequential_reads, index_reads = (
+            after - earlier for after, earlier in zip(_scanned(connection), before, strict=True)
+        )
+    assert sequential_reads == 0
+    assert index_reads <= 2 * calls
+
+
+def _scanned(connection: psycopg.Connection) -> tuple[int, int]:
+    """How many rows of the records sequential scans and index scans have read."""
+    # A backend tells its statistics when it ends.
+    others = "SELECT FROM pg_stat_activity WHERE application_name = 'chargeonce' AND datname = "
+    query = f"{others} current_database()".encode()
+    wait_until(lambda: not connection.execute(query).fetchall(), "the store's backend has ended")
+    row = connection.execute(
+        """
+        SELECT
+            (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'records'),
+            (SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE relname = 'records')
+        """
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1]
