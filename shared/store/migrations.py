@@ -32,6 +32,8 @@ _ROLE_SETTINGS = {
     "lock_timeout": "10s",
     "idle_in_transaction_session_timeout": "30s",
     "default_transaction_isolation": "read committed",
+    # Every statement is small: compiling it first would only cost.
+    "jit": "off",
     "synchronous_commit": "on",
 }
 

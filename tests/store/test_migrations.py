@@ -181,6 +181,7 @@ def test_limits_are_set_on_the_role_for_this_database(
         "lock_timeout": "10s",
         "idle_in_transaction_session_timeout": "30s",
         "default_transaction_isolation": "read committed",
+        "jit": "off",
         "synchronous_commit": "on",
     }
     shown = {name: execute(database_url, f"SHOW {name}")[0][0] for name in limits}

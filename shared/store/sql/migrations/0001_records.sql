@@ -133,7 +133,9 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NOT EXISTS (
         SELECT FROM chargeonce.cluster AS known, pg_control_system() AS present
-        WHERE known.system_identifier = present.system_identifier
+        -- By its primary key: servers before 18 would compile a plan with a scan that is off.
+        WHERE known.is_only_row
+          AND known.system_identifier = present.system_identifier
           AND known.timeline = chargeonce.present_timeline()
     );
 END
