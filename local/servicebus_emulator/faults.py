@@ -172,15 +172,17 @@ class _Allowance:
 
     def __init__(self, per_second: float, clock: Clock) -> None:
         self._per_second = per_second
+        # Less than one would let nothing through, however slowly it is to let something.
+        self._most = max(per_second, 1.0) if per_second > 0.0 else 0.0
         self._clock = clock
-        self._left = per_second
+        self._left = self._most
         self._filled_at = clock.now()
 
     def take(self) -> bool:
         """Take one, if there is one."""
         now = self._clock.now()
         refill = (now - self._filled_at) * self._per_second
-        self._left = min(self._per_second, self._left + refill)
+        self._left = min(self._most, self._left + refill)
         self._filled_at = now
         if self._left < 1.0:
             return False

@@ -36,7 +36,7 @@ MAX_DELIVERY_COUNT = 3
 LOCK_SECONDS = 30.0
 # Times go over the wire in whole milliseconds.
 ROUNDING_SECONDS = 0.001
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 # Without this a client waits seconds before it tries again.
 BACKOFF_SECONDS = 0.02
 

@@ -3,13 +3,20 @@
 import socket
 import time
 from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
+
+from hypothesis import HealthCheck, settings
 
 from local.servicebus_emulator.encoding import encode
 from local.servicebus_emulator.messages import Message, parse_message
 from local.servicebus_emulator.wire_types import Described, Symbol, Timestamp, UnsignedLong, Value
 
+Found = TypeVar("Found")
+
 EPOCH = 1_796_000_000.0
+# How fast an example runs is a matter of what else the machine does.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class DeskClock:
@@ -98,12 +105,13 @@ def token_of(entry_token: UUID | None) -> UUID:
     return entry_token
 
 
-def eventually(condition: Callable[[], bool], within_seconds: float = 10.0) -> None:
-    """Wait until a condition holds, and fail when it does not in time."""
+def eventually(condition: Callable[[], Found], within_seconds: float = 30.0) -> Found:
+    """Wait until a condition holds, return what it found, and fail when it does not in time."""
     give_up = time.monotonic() + within_seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < give_up, "the condition did not come about in time"
         time.sleep(0.01)
+    return found
 
 
 def is_cut_off(connection: socket.socket) -> bool:

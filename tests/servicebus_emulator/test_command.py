@@ -82,7 +82,7 @@ def test_it_serves_until_it_is_told_to_end(how: signal.Signals) -> None:
             sender.send_messages(new_message())
             # Whoever is still connected does not keep it from ending.
             process.send_signal(how)
-            output, errors = process.communicate(timeout=10)
+            output, errors = process.communicate(timeout=30)
 
     assert said[0] == "The Service Bus emulator is ready."
     assert said[2:5] == [
@@ -141,7 +141,7 @@ def test_json_is_one_line() -> None:
         process.stdin.write("this is not what it waits for\n")
         process.stdin.flush()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
     assert announced["control_url"] is None
     assert announced["connection_string"].startswith("Endpoint=sb://127.0.0.1:")

@@ -281,7 +281,7 @@ def test_clients_do_not_keep_it_from_ending() -> None:
         eventually(lambda: emulator.connection_count() == 1)
         emulator.stop()
 
-    assert time.monotonic() - began_at < 5
+    assert time.monotonic() - began_at < 9, "it did not wait for them"
 
 
 def test_many_emulators_at_once() -> None:

@@ -29,6 +29,7 @@ from local.servicebus_emulator.wire_types import (
     UnsignedShort,
     Value,
 )
+from tests.servicebus_emulator.support import unhurried
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 
@@ -91,11 +92,13 @@ def shape(value: Value) -> object:
     return (type(value), value)
 
 
+@unhurried
 @given(VALUES)
 def test_values_survive_with_their_types(value: Value) -> None:
     assert shape(decode(encode(value))) == shape(value)
 
 
+@unhurried
 @given(VALUES)
 def test_skipping_ends_where_decoding_ends(value: Value) -> None:
     data = b"\x40" + encode(value) + b"\x40"
@@ -103,6 +106,7 @@ def test_skipping_ends_where_decoding_ends(value: Value) -> None:
     assert skip(data, 1) == decode_from(data, 1)[1] == len(data) - 1
 
 
+@unhurried
 @given(VALUES, st.data())
 def test_a_value_that_is_cut_short_is_refused(value: Value, choice: st.DataObject) -> None:
     whole = encode(value)
@@ -117,6 +121,7 @@ def test_a_value_that_is_cut_short_is_refused(value: Value, choice: st.DataObjec
 CONSTRUCTORS = (0x00, 0x40, 0x41, 0x45, 0x53, 0x56, 0x73, 0x84, 0xA1, 0xA3, 0xC0, 0xC1, 0xE0)
 
 
+@unhurried
 @given(st.lists(st.one_of(st.sampled_from(CONSTRUCTORS), st.integers(0, 8)), max_size=40))
 def test_arbitrary_bytes_are_refused_or_can_be_encoded_again(octets: list[int]) -> None:
     data = bytes(octets)

@@ -100,6 +100,23 @@ def test_a_throttle_lets_so_many_through_a_second(plan: FaultPlan, clock: DeskCl
     assert strikes(plan, 4) == [False, False, False, True]
 
 
+def test_a_slow_throttle_lets_one_through_now_and_then(plan: FaultPlan, clock: DeskClock) -> None:
+    plan.add(Fault(FaultKind.RENEWAL_THROTTLE, per_second=0.1))
+
+    assert strikes(plan, 2) == [False, True]
+    clock.advance(9)
+    assert strikes(plan, 1) == [True]
+    clock.advance(1)
+    assert strikes(plan, 2) == [False, True]
+
+
+def test_a_throttle_can_let_nothing_through(plan: FaultPlan, clock: DeskClock) -> None:
+    plan.add(Fault(FaultKind.RENEWAL_THROTTLE))
+    clock.advance(1000)
+
+    assert strikes(plan, 2) == [True, True]
+
+
 def test_faults_come_and_go(plan: FaultPlan) -> None:
     first = plan.add(Fault(FaultKind.RENEWAL_BUSY))
     plan.add(Fault(FaultKind.DELIVERY_DROPPED))

@@ -49,6 +49,7 @@ from local.servicebus_emulator.wire_types import (
     UnsignedShort,
     Value,
 )
+from tests.servicebus_emulator.support import unhurried
 
 PERFORMATIVES: list[Composite] = [
     Open("me", max_frame_size=UnsignedInt(512), properties={Symbol("product"): "x"}),
@@ -70,6 +71,7 @@ def take_all(reader: FrameReader) -> list[ProtocolHeader | Frame]:
     return taken
 
 
+@unhurried
 @given(
     st.lists(
         st.tuples(st.integers(0, 0xFFFF), st.binary(max_size=300), st.sampled_from(FrameType)),

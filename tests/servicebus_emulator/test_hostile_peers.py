@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local.servicebus_emulator.performatives import (
@@ -39,7 +39,7 @@ from local.servicebus_emulator.wire_types import (
     UnsignedShort,
 )
 from tests.servicebus_emulator.peer import Desk, request, terminus
-from tests.servicebus_emulator.support import encoded_message
+from tests.servicebus_emulator.support import encoded_message, unhurried
 
 VALUES = st.sampled_from(
     [
@@ -125,7 +125,7 @@ SAYINGS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(unhurried, max_examples=60)
 @given(SAYINGS)
 def test_a_peer_harms_only_itself(sayings: list[tuple[Composite, bytes, int]]) -> None:
     desk = Desk()
@@ -143,6 +143,7 @@ def test_a_peer_harms_only_itself(sayings: list[tuple[Composite, bytes, int]]) -
     assert innocent.received_ids() == ["still here"]
 
 
+@unhurried
 @given(st.binary(max_size=100))
 def test_bytes_harm_only_their_connection(data: bytes) -> None:
     desk = Desk()

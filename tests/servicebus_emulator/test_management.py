@@ -7,6 +7,7 @@ import pytest
 from local.servicebus_emulator import management, outgoing
 from local.servicebus_emulator.faults import Fault, FaultKind
 from local.servicebus_emulator.performatives import Detach
+from local.servicebus_emulator.queues import Entry
 from local.servicebus_emulator.wire_types import Array, Symbol, Value
 from tests.servicebus_emulator.peer import Desk, Peer, error_in, refusal, request
 from tests.servicebus_emulator.support import (
@@ -79,6 +80,12 @@ def test_settling(desk: Desk, peer: Peer, status: str, kind: str) -> None:
         (kind, "management", "applied")
     ] * 2
     assert desk.hub.broker.source("billing").counts().locked == 0
+    reasons = [dead.dead_letter_reason for dead in dead_letters(desk)]
+    assert reasons == (["why", "why"] if kind == "dead-letter" else [])
+
+
+def dead_letters(desk: Desk) -> list[Entry]:
+    return desk.hub.broker.source("billing/$DeadLetterQueue").peek(1, 10)
 
 
 @pytest.mark.parametrize("cuts", [True, False])

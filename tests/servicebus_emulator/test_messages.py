@@ -24,7 +24,7 @@ from local.servicebus_emulator.wire_types import (
     UnsignedLong,
     Value,
 )
-from tests.servicebus_emulator.support import EPOCH, encoded_message, section
+from tests.servicebus_emulator.support import EPOCH, encoded_message, section, unhurried
 
 STAMPS = Stamps(
     delivery_count=2,
@@ -160,6 +160,7 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
         parse_message(data)
 
 
+@unhurried
 @given(
     st.lists(
         st.one_of(

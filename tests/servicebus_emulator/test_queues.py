@@ -12,7 +12,7 @@ from local.servicebus_emulator.clock import MovableClock
 from local.servicebus_emulator.errors import LockLost, MessageNotFound, QuotaExceeded
 from local.servicebus_emulator.options import QueueSettings
 from local.servicebus_emulator.queues import Entry, Queue, QueueCounts
-from tests.servicebus_emulator.support import EPOCH, DeskClock, message, token_of
+from tests.servicebus_emulator.support import EPOCH, DeskClock, message, token_of, unhurried
 
 LOCK_SECONDS = 30.0
 MAX_DELIVERY_COUNT = 3
@@ -371,5 +371,5 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.desk.queue.size_bytes == 0
 
 
-QueueMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+QueueMachine.TestCase.settings = settings(unhurried, max_examples=30, stateful_step_count=30)
 TestQueueMachine = QueueMachine.TestCase

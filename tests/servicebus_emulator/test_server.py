@@ -10,6 +10,7 @@ from local.servicebus_emulator import (
     EmulatorOptions,
     QueueOptions,
     QueueSettings,
+    QueueStatus,
     ServiceBusEmulator,
     server,
 )
@@ -117,8 +118,13 @@ def test_each_lock_runs_out_at_its_own_time(lone_emulator: ServiceBusEmulator) -
             publish(lone_emulator, 1, b"")
         hear(connection, Transfer, 2)
 
-    eventually(lambda: lone_emulator.queue("billing").active > 0)
-    assert lone_emulator.queue("billing").locked == 1, "the later one was not waited for"
+    def with_an_active_message() -> QueueStatus | None:
+        status = lone_emulator.queue("billing")
+        return status if status.active else None
+
+    status = eventually(with_an_active_message)
+    assert status is not None
+    assert (status.active, status.locked) == (1, 1), "the later one was not waited for"
     eventually(lambda: lone_emulator.queue("billing").active == 2)
 
 
