@@ -19,7 +19,7 @@ from shared.reconcile import reconcile
 from shared.record import Flow
 from shared.store.memory import MemoryStore
 
-CALM_PAUSES_SECONDS = (300.0, 6 * SECONDS_PER_HOUR)
+CALM_PAUSES_SECONDS = (2 * SECONDS_PER_HOUR, 12 * SECONDS_PER_HOUR)
 RESTART_SECONDS_AT_MOST = 2 * SECONDS_PER_HOUR
 
 

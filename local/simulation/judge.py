@@ -119,6 +119,8 @@ class Judge:
         record = self._store.get_record(_record_id(message.about.customer))
         if record is None:
             self.condemn(Invariant.DURABLE, f"{message.message_id} has no record")
+        elif message.about.attempt > record.attempt and record.state is not State.CHARGED:
+            self.condemn(Invariant.DURABLE, f"{message.message_id} was not tried")
 
     def judge_end(self, messages: list[Message]) -> None:
         """Judge what is left when all has come to rest."""

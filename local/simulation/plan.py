@@ -14,6 +14,7 @@ CURRENCY = "usd"
 KEY_NAMESPACE = "usage-billing"
 LEASE_SECONDS = 180.0
 SHORT_LEASE_SECONDS = 10.0
+LATEST_SEND_SECONDS = 90.0
 CLOUDS = ("servicebus", "pubsub-push", "pubsub-pull")
 
 
@@ -88,8 +89,8 @@ _FUNDING_WEIGHTS: Mapping[Funding, int] = {
     Funding.FICKLE_CARD: 12,
     Funding.DECLINING_CARD: 1,
     Funding.CARD_WITH_AUTHENTICATION: 1,
-    Funding.BANK_DEBIT: 2,
-    Funding.FAILING_BANK_DEBIT: 2,
+    Funding.BANK_DEBIT: 3,
+    Funding.FAILING_BANK_DEBIT: 3,
     Funding.NOTHING: 1,
     Funding.DELETED: 1,
     Funding.UNKNOWN: 1,
@@ -219,6 +220,7 @@ class Plan:
     lock_seconds: float
     max_deliveries: int
     settlement_seconds: float
+    late_charge_seconds: float
     requests_per_second: float
     has_idempotency: bool
 
@@ -244,6 +246,7 @@ def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
     customers = [_draw_customer(chance, number) for number in range(customer_count)]
     clouds = [process.cloud for process in processes if process.cloud is not None]
     requires_run = chance.random() < 0.9
+    rates = draw_rates(chance)
     return Plan(
         seed=seed,
         flows=flows,
@@ -251,7 +254,7 @@ def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
         publications=_draw_publications(chance, len(customers), clouds, chaos_seconds),
         interventions=_draw_interventions(chance, chaos_seconds, requires_run),
         processes=processes,
-        rates=draw_rates(chance),
+        rates=rates,
         sore_spot=_draw_sore_spot(chance, flows),
         chaos_seconds=chaos_seconds,
         cap_cents=_draw_cap_cents(chance, [customer.amount_cents for customer in customers]),
@@ -261,6 +264,7 @@ def draw_plan(seed: int, flows: Flows | None = None) -> Plan:
         lock_seconds=chance.choice((20.0, 60.0, 300.0)),
         max_deliveries=chance.choice((3, 5, 10)),
         settlement_seconds=chance.choice((SECONDS_PER_HOUR, 4 * SECONDS_PER_DAY)),
+        late_charge_seconds=_late_charge_seconds(rates),
         requests_per_second=chance.choice((0.0, 0.0, 0.0, 2.0)),
         has_idempotency=flows is not Flows.PAYMENT_INTENT or chance.random() < 0.5,
     )
@@ -312,6 +316,17 @@ def _draw_lease_seconds(chance: random.Random, flows: Flows) -> float:
     # budget. The two-step flow does not rest on leases at all; the one-step flow does.
     is_short = flows is Flows.PAYMENT_INTENT and chance.random() < 0.5
     return SHORT_LEASE_SECONDS if is_short else LEASE_SECONDS
+
+
+def _late_charge_seconds(rates: Mapping[Hazard, float]) -> float:
+    """How late a one-step charge may come: beyond it lies the residual risk of that flow.
+
+    Less than what Stripe's 24 hours leave beyond the 23 in which it is sent again. And where a
+    refusal may be followed by a yes, not after the two leases that make a refusal count.
+    """
+    if Hazard.SPEND_CAP in rates:
+        return 2 * LEASE_SECONDS - LATEST_SEND_SECONDS
+    return 3000.0
 
 
 def _draw_reconcile_pauses_seconds(

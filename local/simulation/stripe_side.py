@@ -23,10 +23,7 @@ API_KEY = "rk_test_simulation"
 FOREIGN_API_KEY = "rk_test_foreign"
 FOREIGN_ACCOUNT = "acct_1Foreign"
 
-LATE_CHARGE_SECONDS_AT_MOST = 3000.0
-"""How late a one-step charge may arrive: less than what Stripe's 24 hours leave beyond the 23 in
-which it is sent again. Beyond that lies the residual risk of the flow."""
-
+SLOW_SECONDS_AT_MOST = 900.0
 LATE_SECONDS_AT_MOST = 3 * SECONDS_PER_DAY
 KEY_RETENTION_SECONDS = SECONDS_PER_DAY
 CHARGES_PATH = "/v1/charges"
@@ -84,11 +81,15 @@ class StripeSide:
         stage: time, chance and the trace.
         model: Stripe itself.
         judge: looks at the ledger after every effect, and hears who may rightly be refused.
+        late_charge_seconds: how long after it was sent a one-step charge may still be executed.
     """
 
-    def __init__(self, stage: Stage, model: StripeModel, judge: Judge) -> None:
+    def __init__(
+        self, stage: Stage, model: StripeModel, judge: Judge, late_charge_seconds: float
+    ) -> None:
         self._stage = stage
         self._judge = judge
+        self._late_charge_seconds = late_charge_seconds
         self._first_used_at_seconds: dict[str, float] = {}
         self.model = model
         self._fundings: dict[str | None, Funding] = {}
@@ -156,9 +157,9 @@ class StripeSide:
         chance = self._stage.chance
         if exchange.travel is not Hazard.REQUEST_LATE:
             return chance.log_uniform(0.02, 1.0)
-        if exchange.request.path == CHARGES_PATH:
-            return chance.log_uniform(timeout_seconds, LATE_CHARGE_SECONDS_AT_MOST)
-        return chance.log_uniform(timeout_seconds, LATE_SECONDS_AT_MOST)
+        is_charge = exchange.request.path == CHARGES_PATH
+        latest_seconds = self._late_charge_seconds if is_charge else LATE_SECONDS_AT_MOST
+        return chance.log_uniform(timeout_seconds, latest_seconds)
 
     def _patience_seconds(self, exchange: Exchange, timeout_seconds: float) -> float:
         """How long the client waits: it may hear of a cut connection before its deadline."""
@@ -170,15 +171,15 @@ class StripeSide:
     def _arrive(self, exchange: Exchange) -> None:
         hazard = self._choose_answer(exchange)
         running = self._begin(exchange, hazard)
-        scheduler, chance = self._stage.scheduler, self._stage.chance
         finish = partial(self._finish, exchange, running)
-        if exchange.travel is Hazard.SLOW_TO_ACT:
-            scheduler.call_after(chance.log_uniform(1.0, 900.0), finish)
-        elif exchange.travel is Hazard.SLOW_TO_ANSWER:
-            self._act(exchange, running)
-            scheduler.call_after(chance.log_uniform(1.0, 900.0), finish)
-        else:
+        if exchange.travel not in (Hazard.SLOW_TO_ACT, Hazard.SLOW_TO_ANSWER):
             finish()
+            return
+        if exchange.travel is Hazard.SLOW_TO_ANSWER:
+            self._act(exchange, running)
+        slowest_seconds = min(SLOW_SECONDS_AT_MOST, self._late_charge_seconds)
+        slow_seconds = self._stage.chance.log_uniform(1.0, slowest_seconds)
+        self._stage.scheduler.call_after(slow_seconds, finish)
 
     def _choose_answer(self, exchange: Exchange) -> Hazard | None:
         # A foreign key that may not read its account cannot be told from ours: a stated limit.

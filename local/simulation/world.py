@@ -11,7 +11,7 @@ from functools import partial
 from local.simulation.broker import DELIVERIES_EXHAUSTED, Broker, Message, MessageState
 from local.simulation.customers import body_of, make_customers
 from local.simulation.fleet import Fleet
-from local.simulation.hazards import SECONDS_PER_HOUR, Chance
+from local.simulation.hazards import SECONDS_PER_DAY, SECONDS_PER_HOUR, Chance
 from local.simulation.interventions import Interventions
 from local.simulation.judge import Invariant, Judge, Violation
 from local.simulation.plan import (
@@ -82,7 +82,7 @@ class World:
         model = StripeModel(plan.seed, lambda: STARTED_AT.timestamp() + stage.now_seconds, options)
         self._judge = Judge(stage, plan, self._store, model)
         self._judge.on_refused = self._consider_another_attempt
-        self._stripe = StripeSide(stage, model, self._judge)
+        self._stripe = StripeSide(stage, model, self._judge, plan.late_charge_seconds)
         self._broker = Broker(stage, plan.lock_seconds, plan.max_deliveries)
         self._broker.on_dead = self._consider_resubmission
         self._customers = make_customers(plan, self._stripe, self._judge)
@@ -164,18 +164,19 @@ class World:
 
     def _consider_resubmission(self, message: Message) -> None:
         chance = self._stage.chance
-        exhausted = message.dead_letter_reason == DELIVERIES_EXHAUSTED
-        if not (chance.happens(0.6) or (exhausted and chance.is_calm)):
-            return
-        if self._resubmissions[message.body] >= MAX_RESUBMISSIONS and not exhausted:
-            return
-        self._resubmissions[message.body] += 1
-        self._pending_resubmissions += 1
-        message.is_resubmitted = True
-        self._stage.scheduler.call_after(
-            chance.log_uniform(SECONDS_PER_HOUR, self._plan.chaos_seconds),
-            partial(self._resubmit, message),
-        )
+        if chance.is_calm:
+            # Whatever the broker gave up on has no end yet.
+            resubmits = message.dead_letter_reason == DELIVERIES_EXHAUSTED
+            delay_seconds = SECONDS_PER_DAY
+        else:
+            is_tired = self._resubmissions[message.body] >= MAX_RESUBMISSIONS
+            resubmits = not is_tired and chance.happens(0.6)
+            delay_seconds = chance.log_uniform(SECONDS_PER_HOUR, self._plan.chaos_seconds)
+        if resubmits:
+            message.is_resubmitted = True
+            self._resubmissions[message.body] += 1
+            self._pending_resubmissions += 1
+            self._stage.scheduler.call_after(delay_seconds, partial(self._resubmit, message))
 
     def _resubmit(self, message: Message) -> None:
         self._pending_resubmissions -= 1
@@ -211,8 +212,12 @@ class World:
         messages = [message.message_id for message in self._broker.unsettled()]
         return ", ".join(records + messages)
 
-    def _hear(self, event: str, code: str | None) -> None:
-        """Take note of a decision that the code under test logs."""
+    def _hear(self, line: Mapping[str, object]) -> None:
+        """Take note of what the code under test logs: decisions, and alarms about itself."""
+        event, code = line.get("event"), line.get("code")
+        if event is None:
+            self._judge.condemn(Invariant.NO_DEFECT, str(line["message"]))
+            return
         self._stage.cover(f"decision {event}")
         if code == "unexpected_error" or event == DecisionEvent.DOUBLE_CHARGE_DETECTED:
             self._judge.condemn(Invariant.NO_DEFECT, f"{event} {code}")
@@ -223,17 +228,16 @@ def _has_ended(state: State) -> bool:
 
 
 class _Ear(logging.Handler):
-    def __init__(self, hear: Callable[[str, str | None], None]) -> None:
+    def __init__(self, hear: Callable[[Mapping[str, object]], None]) -> None:
         super().__init__()
         self._hear = hear
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = json.loads(record.getMessage())
-        self._hear(line["event"], line.get("code"))
+        self._hear(json.loads(record.getMessage()))
 
 
 @contextmanager
-def _decisions_heard(hear: Callable[[str, str | None], None]) -> Iterator[None]:
+def _decisions_heard(hear: Callable[[Mapping[str, object]], None]) -> Iterator[None]:
     logger = logging.getLogger(LOGGER_NAME)
     ear = _Ear(hear)
     level, propagate = logger.level, logger.propagate

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -32,16 +32,16 @@ Behaviour = Callable[[socket.socket, bytes], None]
 def server(behave: Behaviour) -> Iterator[str]:
     """A loopback server that reads one request per connection and then behaves as it is told."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.05)
     connections: list[socket.socket] = []
+    has_ended = threading.Event()
 
     def serve() -> None:
-        while True:
-            try:
+        while not has_ended.is_set():
+            with suppress(TimeoutError):
                 connection, _ = listener.accept()
-            except OSError:
-                return
-            connections.append(connection)
-            threading.Thread(target=handle, args=(connection,), daemon=True).start()
+                connections.append(connection)
+                threading.Thread(target=handle, args=(connection,), daemon=True).start()
 
     def handle(connection: socket.socket) -> None:
         try:
@@ -51,10 +51,13 @@ def server(behave: Behaviour) -> Iterator[str]:
         except OSError:
             return  # the client has hung up, as some tests want it to
 
-    threading.Thread(target=serve, daemon=True).start()
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
+        has_ended.set()
+        serving.join(timeout=10)
         listener.close()
         for connection in connections:
             connection.close()

@@ -15,6 +15,7 @@ from shared.biller import Biller, Decision
 from shared.budget import Budget
 from shared.conclusion import Concluded, Conclusion
 from shared.decision_log import DecisionEvent
+from shared.event import UsageEvent
 from shared.intent_flow import Intent
 from shared.outcome import Outcome
 from shared.ports import (
@@ -282,6 +283,20 @@ def _defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intent_flow, "conclude_unclear", fail)
 
 
+def _defect_in_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Biller, record_id: RecordId) -> Outcome:
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(Biller, "resume", fail)
+
+
+def _higher_attempt_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_nothing(decision: Decision, event: UsageEvent) -> Decision:
+        return decision
+
+    monkeypatch.setattr(biller, "_keep_higher_attempt", keep_nothing)
+
+
 _TWO_STEPS = Flows.PAYMENT_INTENT
 
 MUTANTS = (
@@ -363,5 +378,11 @@ MUTANTS = (
     ),
     Mutant("final rows expire", _final_rows_expire, (Invariant.FORWARD,)),
     Mutant("doubt is left to nobody", _doubt_is_left_to_nobody, (Invariant.COMES_TO_REST,)),
+    Mutant(
+        "a higher attempt swallowed by an earlier one",
+        _higher_attempt_swallowed,
+        (Invariant.DURABLE,),
+    ),
     Mutant("a defect", _defect, (Invariant.NO_DEFECT,), _TWO_STEPS),
+    Mutant("a defect in reconcile", _defect_in_reconcile, (Invariant.NO_DEFECT,)),
 )

@@ -31,7 +31,7 @@ def test_a_thousand_seeds_hold_every_invariant_and_reach_every_fault() -> None:
     [("payment_intent", {"confirm"}), ("charge", {"charge"}), ("mixed", {"confirm", "charge"})],
 )
 def test_each_flow_can_be_looked_at_alone(flow: str, money_moves_at: set[str]) -> None:
-    arguments = ("--seeds", "60", "--first", "5001", "--workers", "1")
+    arguments = ("--seeds", "200", "--first", "5001", "--workers", "2")
     report = _simulate(*arguments, "--flow", flow)
     assert report["violations"] == []
     reached = {
