@@ -5,6 +5,7 @@ ChargeonceError
 ├── InvalidEvent           a message that can never become a charge
 ├── RecordsUnavailable     the database did not answer: the statement may or may not have committed
 │   └── PoolExhausted      no connection became free in time: nothing was sent
+├── StripeUnavailable      Stripe could not be read; outside of charging, where doubt is an outcome
 ├── SchemaMismatch         the database's schema is not the one that this code was written for
 ├── SettlementFailed       the broker did not accept a settlement
 └── RunError               a run cannot be opened, closed or changed as asked
@@ -50,6 +51,10 @@ class RecordsUnavailable(ChargeonceError):
 
 class PoolExhausted(RecordsUnavailable):
     """No database connection became free in time; nothing was sent."""
+
+
+class StripeUnavailable(ChargeonceError):
+    """Stripe could not be read, or refused to be."""
 
 
 class SchemaMismatch(ChargeonceError):

@@ -11,6 +11,8 @@ from shared.settings import Settings
 from shared.store.migrations import check_schema
 from shared.store.postgres import PostgresStore
 from shared.store.timers import PostgresTimers
+from shared.stripe_lists import StripeLists
+from shared.throttle import Throttle
 
 if TYPE_CHECKING:
     from shared.stripe_payments import StripePayments
@@ -65,6 +67,13 @@ def build_biller(settings: Settings, store: PostgresStore) -> Biller:
     """
     check_schema(settings.database_url)
     return Biller(store, build_payments(settings), SystemClock(), settings.rules)
+
+
+def build_lists(settings: Settings) -> StripeLists:
+    """Stripe's lists, through its SDK."""
+    clock, rules = SystemClock(), settings.rules
+    throttle = Throttle(clock, rules.max_requests_per_second)
+    return StripeLists(build_payments(settings), clock, throttle, rules.attempt_seconds)
 
 
 def build_payments(settings: Settings) -> StripePayments:
