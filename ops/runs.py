@@ -1,4 +1,4 @@
-"""`chargeonce run`: open, show and close a period's run, and raise its cap."""
+"""`chargeonce run`: open, show, close and reopen a period's run, and raise its cap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ MAX_REASON_CHARACTERS = 200
 
 def add_commands(commands: Commands) -> None:
     """Add `run` and what belongs to it."""
-    _, actions = add_family(commands, "run", "open, show and close a period's run, raise its cap")
+    _, actions = add_family(
+        commands, "run", "open, show, close and reopen a period's run, raise its cap"
+    )
     _add_open(actions)
     show = add_command(
         actions,
@@ -35,6 +37,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_period(show)
     _add_close(actions)
+    _add_reopen(actions)
     _add_raise_cap(actions)
 
 
@@ -88,6 +91,19 @@ def _add_close(actions: Commands) -> None:
         default="closed by an operator",
         help=f"at most {MAX_REASON_CHARACTERS} characters, shown with the run",
     )
+    add_dry_run(command)
+
+
+def _add_reopen(actions: Commands) -> None:
+    command = add_command(
+        actions,
+        "reopen",
+        "accept charges again in a run that was closed by hand",
+        reopen_run,
+        "chargeonce run reopen --period 2026-11",
+        details="A run that closed because its cap was passed is reopened by raising the cap.",
+    )
+    add_period(command)
     add_dry_run(command)
 
 
@@ -148,6 +164,23 @@ def close_run(arguments: argparse.Namespace) -> Report:
     return _run_report(run, f"closed run {arguments.period}", closed=True, dry_run=False)
 
 
+def reopen_run(arguments: argparse.Namespace) -> Report:
+    """Reopen a run; one that is open already stays as it is."""
+    from shared.runs import CLOSED_OVER_CAP, closed_over_cap
+
+    with open_records() as store:
+        run = _existing(store, arguments.period)
+        if run.is_open:
+            headline = f"run {arguments.period} is already open"
+            return _run_report(run, headline, reopened=False, dry_run=arguments.dry_run)
+        if run.closed_reason == CLOSED_OVER_CAP:
+            raise closed_over_cap(run)
+        if arguments.dry_run:
+            return _run_report(run, f"would reopen run {arguments.period}", dry_run=True)
+        run = store.reopen_run(arguments.period)
+    return _run_report(run, f"reopened run {arguments.period}", reopened=True, dry_run=False)
+
+
 def raise_cap(arguments: argparse.Namespace) -> Report:
     """Raise a run's cap; a cap that is as high already stays as it is."""
     with open_records() as store:
@@ -188,7 +221,10 @@ def _asked_run(arguments: argparse.Namespace) -> tuple[int, int, str]:
 
 def _refuse_unless_as_asked(run: Run, code: str) -> None:
     if not run.is_open:
-        raise Refused(f"run {run.billing_period} exists and is closed ({run.closed_reason})")
+        raise Refused(
+            f"run {run.billing_period} exists and is closed ({run.closed_reason}): "
+            "`chargeonce run reopen` or `raise-cap` opens it again"
+        )
     if run.currency != code:
         raise Refused(
             f"run {run.billing_period} is open in {run.currency.upper()}, not in {code.upper()}"

@@ -269,11 +269,20 @@ class Runs(Protocol):
     def close_run(self, billing_period: str, reason: str) -> Run:
         """Refuse new claims from now on. Raises `RunError` when there is no such run."""
 
+    def reopen_run(self, billing_period: str) -> Run:
+        """Accept claims again in a run that was closed by hand. An open run is returned as it is.
+
+        Raises:
+            RunError: no such run, or it closed because its cap was passed: raise the cap.
+        """
+
     def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
         """Set a higher cap and reopen a run that closed over its cap.
 
+        A cap that is as high already is left as it is: asking again after a lost answer is safe.
+
         Raises:
-            RunError: no such run, or the new cap is not higher.
+            RunError: no such run, or the new cap is lower.
         """
 
 

@@ -15,7 +15,8 @@ from local.stripe_simulator.keyring import DEFAULT_ACCOUNT
 from shared.key import idempotency_key
 from shared.ports import Run
 from shared.record import FINAL, UNFINISHED, Flow, Record, RecordId, State
-from shared.store.memory import CLOSED_OVER_CAP, MemoryStore
+from shared.runs import CLOSED_OVER_CAP
+from shared.store.memory import MemoryStore
 
 NO_MONEY = frozenset({State.DECLINED, State.REJECTED, State.PARKED, State.CANCELED})
 

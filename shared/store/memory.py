@@ -30,9 +30,8 @@ from shared.ports import (
     Run,
 )
 from shared.record import UNFINISHED, Lease, Record, RecordId, State, Verdict
+from shared.runs import CLOSED_OVER_CAP, cap_would_fall, closed_over_cap
 from shared.store.text import storable, storable_envelope, storable_or_none
-
-CLOSED_OVER_CAP = "over_cap"
 
 _DEAD_LETTERED = {
     ClaimVerdict.CONFLICT: Outcome.CONFLICT,
@@ -253,15 +252,24 @@ class MemoryStore:
                 self._runs[billing_period] = run
             return run
 
+    def reopen_run(self, billing_period: str) -> Run:
+        """See `Runs.reopen_run`."""
+        with self._lock:
+            run = self._existing_run(billing_period)
+            if run.closed_reason == CLOSED_OVER_CAP:
+                raise closed_over_cap(run)
+            run = replace(run, is_open=True, closed_reason=None)
+            self._runs[billing_period] = run
+            return run
+
     def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
         """See `Runs.raise_cap`."""
         with self._lock:
             run = self._existing_run(billing_period)
-            if cap_cents <= run.cap_cents:
-                raise RunError(
-                    f"the cap of run {billing_period} is {run.cap_cents}; "
-                    f"{cap_cents} would not raise it"
-                )
+            if cap_cents == run.cap_cents:
+                return run
+            if cap_cents < run.cap_cents:
+                raise cap_would_fall(run, cap_cents)
             reopens = run.closed_reason == CLOSED_OVER_CAP
             run = replace(
                 run,

@@ -29,6 +29,7 @@ from shared.ports import (
     Run,
 )
 from shared.record import Lease, Record, RecordId, State, Verdict
+from shared.runs import cap_would_fall, closed_over_cap
 from shared.store import queries, rows
 from shared.store.connection import is_contention, is_lost, unavailable
 from shared.store.pool import Pool
@@ -174,6 +175,16 @@ class PostgresStore:
         closed = self._run(queries.CLOSE_RUN, parameters)
         return rows.read_run(closed[0][0]) if closed else self._existing_run(billing_period)
 
+    def reopen_run(self, billing_period: str) -> Run:
+        """See `Runs.reopen_run`."""
+        reopened = self._run(queries.REOPEN_RUN, {"billing_period": billing_period})
+        if reopened:
+            return rows.read_run(reopened[0][0])
+        run = self._existing_run(billing_period)
+        if not run.is_open:
+            raise closed_over_cap(run)
+        return run
+
     def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
         """See `Runs.raise_cap`."""
         parameters = {"billing_period": billing_period, "cap_cents": cap_cents}
@@ -181,9 +192,9 @@ class PostgresStore:
         if raised:
             return rows.read_run(raised[0][0])
         run = self._existing_run(billing_period)
-        raise RunError(
-            f"the cap of run {billing_period} is {run.cap_cents}; {cap_cents} would not raise it"
-        )
+        if run.cap_cents > cap_cents:
+            raise cap_would_fall(run, cap_cents)
+        return run
 
     def status(self, billing_period: str) -> PeriodStatus:
         """See `Reports.status`."""

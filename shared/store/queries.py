@@ -48,6 +48,15 @@ WHERE run.billing_period = %(billing_period)s AND run.is_open
 RETURNING to_jsonb(run)
 """
 
+REOPEN_RUN = """
+UPDATE chargeonce.runs AS run
+SET is_open = true, closed_reason = NULL
+WHERE run.billing_period = %(billing_period)s
+  AND NOT run.is_open
+  AND run.closed_reason IS DISTINCT FROM 'over_cap'
+RETURNING to_jsonb(run)
+"""
+
 RAISE_CAP = """
 UPDATE chargeonce.runs AS run
 SET cap_cents = %(cap_cents)s,

@@ -61,6 +61,7 @@ def test_every_command_is_there() -> None:
         "run open",
         "run show",
         "run close",
+        "run reopen",
         "run raise-cap",
         "status",
         "show",

@@ -81,7 +81,7 @@ def test_a_closed_run_is_not_as_asked(chargeonce: CommandLine) -> None:
     assert "books are done" in ran.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "close", "raise-cap --cap-cents 5"])
+@pytest.mark.parametrize("command", ["show", "close", "reopen", "raise-cap --cap-cents 5"])
 def test_there_is_no_such_run(chargeonce: CommandLine, command: str) -> None:
     ran = chargeonce("run", *command.split(), *OF_PERIOD, "--json")
     assert ran.code == ExitCode.FAILED
@@ -95,6 +95,19 @@ def test_close_and_close_again(chargeonce: CommandLine) -> None:
     again = chargeonce("run", "close", *OF_PERIOD, "--reason", "two", "--json")
     assert (again.code, again.document["closed"]) == (ExitCode.OK, False)
     assert again.document["run"]["closed_reason"] == "one"
+
+
+def test_close_by_mistake_and_reopen(chargeonce: CommandLine, store: PostgresStore) -> None:
+    open_run(chargeonce, "--expected-cents", "1000")
+    chargeonce("run", "close", *OF_PERIOD)
+    planned = chargeonce("run", "reopen", *OF_PERIOD, "--dry-run", "--json")
+    assert "would reopen" in planned.document["message"]
+    assert planned.document["run"]["state"] == "closed"
+    first = chargeonce("run", "reopen", *OF_PERIOD, "--json")
+    assert (first.code, first.document["reopened"]) == (ExitCode.OK, True)
+    again = chargeonce("run", "reopen", *OF_PERIOD, "--json")
+    assert (again.code, again.document["reopened"]) == (ExitCode.OK, False)
+    assert again.document["run"]["state"] == "open"
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 201, "two\nlines", "\x1b[31m"])
@@ -127,6 +140,9 @@ def test_raising_the_cap_reopens_a_run_that_passed_it(
     shown = chargeonce("run", "show", *OF_PERIOD)
     assert "closed (over_cap)" in shown.stdout
     assert "200.0 % of the cap (over it)" in shown.stdout
+    reopened = chargeonce("run", "reopen", *OF_PERIOD)
+    assert reopened.code == ExitCode.FAILED
+    assert "raise the cap" in reopened.stderr
     raised = chargeonce("run", "raise-cap", *OF_PERIOD, "--cap-cents", "20000", "--json")
     assert raised.document["message"].endswith("and reopened it")
     assert raised.document["run"]["state"] == "open"

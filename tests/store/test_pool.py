@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from shared.errors import RecordsUnavailable
 from shared.store.postgres import PostgresStore
@@ -94,7 +95,7 @@ def test_what_lies_idle_is_closed_with_a_connection_that_was_lost(
 
 def test_a_closed_store_has_no_connection_and_makes_none(postgres: PostgresUnderTest) -> None:
     """Goal: what a shutdown closed stays closed, also what was lent out at that moment."""
-    url = postgres.database_url + "&application_name=closing"
+    url = make_conninfo(postgres.database_url, application_name="closing")
     store = PostgresStore(url, 2)
     started, waiting = threading.Event(), threading.Event()
 

@@ -84,14 +84,44 @@ def test_only_a_run_that_exists_is_closed_or_raised(stores: StoreUnderTest) -> N
         stores.store.close_run(PERIOD, "by hand")
     with pytest.raises(RunError, match="no run for period 2026-11"):
         stores.store.raise_cap(PERIOD, 1)
+    with pytest.raises(RunError, match="no run for period 2026-11"):
+        stores.store.reopen_run(PERIOD)
 
 
-@pytest.mark.parametrize("cap_cents", [CAP_CENTS - 1, CAP_CENTS])
-def test_a_cap_is_only_raised(billing: StoreUnderTest, cap_cents: int) -> None:
+def test_a_cap_is_only_raised(billing: StoreUnderTest) -> None:
     """Goal: a lower cap might already be passed."""
     before = billing.run()
-    with pytest.raises(RunError, match=f"is {CAP_CENTS}; {cap_cents} would not raise it"):
-        billing.store.raise_cap(PERIOD, cap_cents)
+    with pytest.raises(RunError, match=f"is {CAP_CENTS}; {CAP_CENTS - 1} would lower it"):
+        billing.store.raise_cap(PERIOD, CAP_CENTS - 1)
+    assert billing.run() == before
+
+
+def test_a_cap_may_be_raised_again_after_a_lost_answer(billing: StoreUnderTest) -> None:
+    """Goal: whoever does not know whether it was raised asks again."""
+    raised = billing.store.raise_cap(PERIOD, 2 * CAP_CENTS)
+    assert billing.store.raise_cap(PERIOD, 2 * CAP_CENTS) == raised
+
+
+def test_what_was_closed_by_hand_is_reopened(billing: StoreUnderTest) -> None:
+    """Goal: closing the wrong run can be undone."""
+    billing.store.close_run(PERIOD, "by mistake")
+    run = billing.store.reopen_run(PERIOD)
+    assert (run.is_open, run.closed_reason) == (True, None)
+    assert billing.store.reopen_run(PERIOD) == run == billing.run()
+    assert billing.claim().verdict is ClaimVerdict.CLAIMED
+
+
+def test_what_closed_over_its_cap_is_reopened_by_a_higher_cap_alone(
+    billing: StoreUnderTest,
+) -> None:
+    """Goal: reopened as it is, nothing could be charged in it."""
+    late = billing.ended(State.DECLINED)
+    billing.claimed("customer-2")
+    billing.claimed("customer-3")
+    assert billing.finish(late, State.CHARGED).run_closed
+    before = billing.run()
+    with pytest.raises(RunError, match="raise the cap"):
+        billing.store.reopen_run(PERIOD)
     assert billing.run() == before
 
 
