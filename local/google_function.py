@@ -17,6 +17,8 @@ from typing import IO, Final, Self
 
 import psutil
 
+from local.guardian import end_with_this_process
+
 HOST: Final = "127.0.0.1"
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 10.0
@@ -84,6 +86,7 @@ class GoogleFunction:
             stdout=self._log,
             stderr=self._log,
         )
+        end_with_this_process(self._process.pid)
         try:
             self.port = self._wait_for_port()
         except BaseException:

@@ -180,11 +180,17 @@ class EmbeddedPostgres:
             "log_timezone": "UTC",
             **(settings or {}),
         }
-        self._directory = Path()
+        self._made: Path | None = None
         self._programs = Path()
         self._lock: IO[str] | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
         self._postmaster: subprocess.Popen[bytes] | None = None
+
+    @property
+    def _directory(self) -> Path:
+        if self._made is None:
+            raise PostgresUnavailable("The server was not started.")
+        return self._made
 
     @property
     def url(self) -> str:
@@ -250,7 +256,7 @@ class EmbeddedPostgres:
     def __enter__(self) -> Self:
         self._programs = _find_programs()
         remove_leftovers()
-        self._directory = _make_directory(durable=self._fsync)
+        self._made = _make_directory(durable=self._fsync)
         try:
             self._guard()
             self._initialize()
@@ -323,7 +329,8 @@ class EmbeddedPostgres:
     def _close(self) -> None:
         # Immediately: what a checkpoint would save is about to be removed.
         self._end(signal.SIGQUIT)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self._made is not None:
+            shutil.rmtree(self._made, ignore_errors=True)
         if self._guardian is not None:
             self._guardian.communicate()
             self._guardian = None

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
+from local.guardian import end_with_this_process
+
 STOP_SECONDS: Final = 10.0
 # What a process needs of its surroundings; settings come from the caller alone.
 _INHERITED: Final = ("PATH", "HOME", "TMPDIR", "LANG", "SSL_CERT_FILE", "PYTHONPYCACHEPREFIX")
@@ -34,15 +36,15 @@ class Workers:
     def start(self) -> None:
         """Start those that are missing."""
         while len(self._processes) < self.count:
-            self._processes.append(
-                subprocess.Popen(
-                    self._command,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._log,
-                    stderr=self._log,
-                )
+            process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
             )
+            self._processes.append(process)
+            end_with_this_process(process.pid)
 
     def kill_one(self) -> None:
         """Kill one with SIGKILL; another takes its place."""

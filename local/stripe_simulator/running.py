@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from local.guardian import end_with_this_process
 from local.stripe_simulator.client import ControlClient
 from local.stripe_simulator.clock import SettableClock
 from local.stripe_simulator.model import StripeModel
@@ -98,6 +99,7 @@ class SimulatorProcess:
         self._process = subprocess.Popen(
             self._command, cwd=_REPOSITORY, stdout=subprocess.PIPE, text=True
         )
+        end_with_this_process(self._process.pid)
         self.base_url = _read_base_url(self._process)
         return self
 

@@ -141,6 +141,19 @@ def test_nothing_is_left_behind() -> None:
     assert not is_alive(process_id)
 
 
+def test_a_server_that_was_never_started_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a directory of its own it must not take the current one for it."""
+    (tmp_path / "precious").touch()
+    monkeypatch.chdir(tmp_path)
+    server = EmbeddedPostgres(fsync=False)
+    server.__exit__(None, None, None)
+    assert (tmp_path / "precious").exists()
+    with pytest.raises(PostgresUnavailable, match="not started"):
+        _ = server.url
+
+
 def test_a_start_leaves_living_servers_alone(
     embedded: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
