@@ -6,11 +6,8 @@ transaction-pooling PgBouncer may stand in between.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import psycopg
 
 from shared.errors import RunError
 from shared.ports import (
@@ -31,23 +28,12 @@ from shared.ports import (
 from shared.record import Lease, Record, RecordId, State, Verdict
 from shared.runs import cap_would_fall, closed_over_cap
 from shared.store import queries, rows
-from shared.store.connection import is_contention, is_lost, unavailable
-from shared.store.pool import Pool
+from shared.store.caller import POOL_WAIT_SECONDS, Caller
 from shared.store.text import storable, storable_or_none
-
-Parameters = Sequence[Any] | Mapping[str, Any]
-Rows = Sequence[tuple[Any, ...]]
-
-POOL_WAIT_SECONDS = 10.0
-# More than the server's own statement_timeout, whose answer says more.
-CALL_SECONDS = 25.0
-RETRY_PAUSE_SECONDS = 0.2
 
 
 class PostgresStore:
     """Implements the ports `Records`, `Runs` and `Reports` over PostgreSQL. Safe for threads.
-
-    A call takes `CALL_SECONDS` at the most, and a little more if it has to connect.
 
     Args:
         database_url: libpq connection string or URL.
@@ -62,11 +48,14 @@ class PostgresStore:
     def __init__(
         self, database_url: str, pool_size: int, pool_wait_seconds: float = POOL_WAIT_SECONDS
     ) -> None:
-        self._pool = Pool(database_url, pool_size, pool_wait_seconds)
+        self._caller = Caller(database_url, pool_size, pool_wait_seconds)
+        # Sending a statement again is safe although the first may have been committed: claims
+        # carry a token, and every other write names its fence.
+        self._run = self._caller.run
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.close()
+        self._caller.close()
 
     def identify(self, account_id: str | None, livemode: bool | None) -> Identity:
         """See `Records.identify`."""
@@ -225,33 +214,6 @@ class PostgresStore:
         if run is None:
             raise RunError(f"there is no run for period {billing_period}")
         return run
-
-    def _run(self, query: str, parameters: Parameters) -> Rows:
-        """Run a statement, once more if its connection was lost or another one stood in its way.
-
-        Sending it again is safe although the first may have been committed: claims carry a token,
-        and every other write names its fence.
-        """
-        deadline = time.monotonic() + CALL_SECONDS
-        try:
-            return self._run_once(query, parameters, deadline)
-        except psycopg.Error as error:
-            is_late = time.monotonic() >= deadline
-            if is_late or not (is_lost(error) or is_contention(error)):
-                raise unavailable(error) from None
-            if is_lost(error):
-                # The connection lies idle now if it is still open, as on a server that became a
-                # standby; and the others were most likely lost with it.
-                self._pool.close_idle()
-        time.sleep(RETRY_PAUSE_SECONDS)
-        try:
-            return self._run_once(query, parameters, deadline)
-        except psycopg.Error as error:
-            raise unavailable(error) from None
-
-    def _run_once(self, query: str, parameters: Parameters, deadline: float) -> Rows:
-        with self._pool.connection(deadline) as connection:
-            return connection.execute(query, parameters).fetchall()
 
 
 def _key(record_id: RecordId) -> list[str]:

@@ -15,7 +15,7 @@ from shared.errors import PoolExhausted, RecordsUnavailable, SchemaMismatch, Set
 from shared.outcome import Outcome
 from shared.ports import ClaimVerdict, Ending, Note, ParkedEvent, Release
 from shared.record import Record, State, Verdict
-from shared.store import postgres as postgres_store
+from shared.store import caller as store_caller
 from shared.store.migrations import migrate
 from shared.store.postgres import PostgresStore
 from tests.support.postgres_proxy import PostgresProxy
@@ -89,7 +89,7 @@ def test_a_connection_that_was_cut_while_idle_is_replaced_unnoticed(
         record = store.claim(claim_request()).record
         assert record is not None
         assert opened.execute(TERMINATE) == [(True,)]
-        monkeypatch.setattr(postgres_store, "is_lost", lambda error: False)
+        monkeypatch.setattr(store_caller, "is_lost", lambda error: False)
         assert store.finish(record, Ending(State.CHARGED, "pi_1"), NOTE, None).written
     assert opened.decisions() == ["claimed", "decided"]
 
@@ -188,7 +188,7 @@ def test_a_network_that_swallows_answers_is_given_up(
 
     Method: a proxy that goes on acknowledging, so that no limit of TCP's ever strikes.
     """
-    monkeypatch.setattr(postgres_store, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(store_caller, "CALL_SECONDS", 1.0)
     request = claim_request()
     with store_at(proxy.url) as store:
         store.get_run(PERIOD)

@@ -82,13 +82,13 @@ def test_what_lies_idle_is_closed_with_a_connection_that_was_lost(
     """Goal: what was silently cut off with it must not cost the next calls a wait each."""
     with PostgresProxy(postgres.database_url) as proxy:
         store = PostgresStore(proxy.url, 2)
-        with store._pool.connection(math.inf), store._pool.connection(math.inf):
+        with store._caller.pool.connection(math.inf), store._caller.pool.connection(math.inf):
             pass
         assert proxy.connections == 2
         proxy.lose_next_answer()
         store.get_run(PERIOD)
         assert proxy.connections == 3
-        with store._pool.connection(math.inf), store._pool.connection(math.inf):
+        with store._caller.pool.connection(math.inf), store._caller.pool.connection(math.inf):
             assert proxy.connections == 4
         store.close()
 
@@ -100,7 +100,7 @@ def test_a_closed_store_has_no_connection_and_makes_none(postgres: PostgresUnder
     started, waiting = threading.Event(), threading.Event()
 
     def call_across_the_close() -> None:
-        with store._pool.connection(math.inf) as connection:
+        with store._caller.pool.connection(math.inf) as connection:
             connection.execute("SELECT 1")
             started.set()
             assert waiting.wait(RUN_SECONDS)
