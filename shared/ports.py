@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from shared.event import UsageEvent
+from shared.event import Fingerprint, UsageEvent
 from shared.record import Flow, Lease, Record, RecordId, State, Verdict
 
 
@@ -339,6 +339,167 @@ class Reports(Protocol):
 
     def attempts(self, record_id: RecordId, limit: int) -> Sequence[AttemptLine]:
         """The newest attempts of a record, oldest of them first."""
+
+
+class Finding(StrEnum):
+    """What a payment that was found at Stripe proves."""
+
+    CHARGED = "charged"
+    PROCESSING = "processing"
+    UNCONFIRMED = "unconfirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPayment:
+    """A payment of ours, as one of Stripe's lists shows it.
+
+    Args:
+        payment_id: the PaymentIntent or charge.
+        finding: what it proves.
+        record_id: whose it is, by its metadata.
+        key: the idempotency key in its metadata.
+        attempt: the attempt that it was made for.
+        fingerprint: amount, currency and Stripe customer of the payment itself.
+        flow: how it was made.
+        create_parameters: what its create request was, as far as it can still be seen.
+        payment_method_id: what it is to be paid with; None for the customer's default.
+        created_at: by Stripe's clock.
+    """
+
+    payment_id: str
+    finding: Finding
+    record_id: RecordId
+    key: str
+    attempt: int
+    fingerprint: Fingerprint
+    flow: Flow
+    create_parameters: Mapping[str, str]
+    payment_method_id: str | None
+    created_at: datetime
+
+
+class Adoption(StrEnum):
+    """What a found payment came to."""
+
+    RESTORED = "restored"
+    BROUGHT_FORWARD = "brought_forward"
+    KNOWN = "known"
+    BESIDE = "beside"
+    SECOND_PAYMENT = "second_payment"
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult:
+    """What became of a found payment.
+
+    Args:
+        adoption: restored: there was no record, now there is one. Brought forward: the record was
+            behind. Known: nothing to do. Beside: the record is about another payment, and keeps it.
+            Second payment: money moved twice.
+        record: the row as it now is; None where a dry run found none.
+        run_closed: recording the money passed the cap, so the run was closed.
+    """
+
+    adoption: Adoption
+    record: Record | None
+    run_closed: bool = False
+
+
+class Adoptions(Protocol):
+    """Payments that Stripe knows better than the records. Each call is one transaction."""
+
+    def adopt(self, found: FoundPayment, envelope: Envelope, *, dry_run: bool) -> AdoptResult:
+        """Record what a found payment proves. Doing it again changes nothing.
+
+        A record is never moved backwards: proof of money is always written, anything less only
+        where the record knows less.
+
+        Args:
+            found: the payment.
+            envelope: who found it.
+            dry_run: only say what it would come to.
+
+        Raises:
+            RecordsUnavailable: it may or may not be recorded; doing it again is safe.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """The rebuild of a database that lost commits, as far as it got.
+
+    Args:
+        id: its number.
+        history: the server and timeline that it is about.
+        noticed_at: when the loss was noticed, by the database's clock.
+        since: nothing older than this is lost.
+        list_path: the list that is being read; None before the first.
+        cursor: where the reading of it got to; None for its beginning.
+        database_time: the database's clock now.
+    """
+
+    id: int
+    history: str
+    noticed_at: datetime
+    since: datetime
+    list_path: str | None
+    cursor: str | None
+    database_time: datetime
+
+
+class Rebuilds(Adoptions, Protocol):
+    """A database that may have lost commits, and how it becomes whole again."""
+
+    def begin_rebuild(self, told_since: datetime | None, margin_seconds: float) -> Rebuild | None:
+        """Begin a rebuild, or go on with the one that was begun.
+
+        Args:
+            told_since: an operator's word that commits after this moment are lost; suspends the
+                database, whatever its timeline says. None goes by the timeline alone.
+            margin_seconds: how much further back to look.
+
+        Returns:
+            None when the database is whole.
+        """
+
+    def note_rebuild_place(self, rebuild: Rebuild, list_path: str, cursor: str | None) -> None:
+        """Remember that every page before this place is adopted."""
+
+    def finish_rebuild(self, rebuild: Rebuild) -> bool:
+        """Declare the history whole. False when it is not the one any more that was rebuilt."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtedCreate:
+    """A record for which a PaymentIntent may exist that it does not name.
+
+    Args:
+        record_id: the record.
+        since: no PaymentIntent of it is older.
+        database_time: the database's clock, read before Stripe is asked.
+    """
+
+    record_id: RecordId
+    since: datetime
+    database_time: datetime
+
+
+class Orphanage(Adoptions, Protocol):
+    """The records that may have left PaymentIntents behind."""
+
+    def doubted_creates(self, limit: int, quiet_seconds: float) -> Sequence[DoubtedCreate]:
+        """Some of the records whose create was in doubt, in no order; none while suspended.
+
+        Args:
+            limit: the most to return.
+            quiet_seconds: only records that were not touched for so long.
+        """
+
+    def get_record(self, record_id: RecordId) -> Record | None:
+        """The record, or None."""
+
+    def clear_create_doubt(self, record: Record) -> bool:
+        """Note that nothing was left behind, unless the record was touched meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class _Row:
     holder: str | None
     due_at: datetime | None
     claimed_at: datetime
+    created_at: datetime
 
 
 class MemoryStore:
@@ -79,6 +80,7 @@ class MemoryStore:
         self._parked_keys: set[tuple[str, str, str, bytes]] = set()
         self.parked_events: list[ParkedLine] = []
         self.suspended = False
+        self._fence_base = 0
 
     def identify(self, account_id: str | None, livemode: bool | None) -> Identity:
         """See `Records.identify`."""
@@ -364,8 +366,8 @@ class MemoryStore:
             fingerprint=event.fingerprint,
             attempt=event.attempt,
             state=State.IN_PROGRESS,
-            fence=1,
-            attempt_fence=1,
+            fence=self._fence_base + 1,
+            attempt_fence=self._fence_base + 1,
             flow=request.flow,
             create_parameters=dict(request.create_parameters),
             create_number=0,
@@ -380,7 +382,7 @@ class MemoryStore:
             lease_until=now + timedelta(seconds=request.lease_seconds),
             updated_at=now,
         )
-        self._rows[record_id] = _Row(record, request.token, now, now)
+        self._rows[record_id] = _Row(record, request.token, now, now, now)
         return ClaimVerdict.CLAIMED
 
     def _start_attempt(self, row: _Row, request: ClaimRequest) -> ClaimVerdict:
@@ -409,13 +411,14 @@ class MemoryStore:
 
     def _open_attempt(self, row: _Row, request: ClaimRequest, held_cents: int) -> None:
         now = self._clock.now()
+        fence = self._next_fence(row)
         row.holder = request.token
         row.due_at = row.claimed_at = now
         self._update(
             row,
             state=State.IN_PROGRESS,
-            fence=row.record.fence + 1,
-            attempt_fence=row.record.fence + 1,
+            fence=fence,
+            attempt_fence=fence,
             payment_id=None,
             verdict=None,
             code=None,
@@ -433,12 +436,16 @@ class MemoryStore:
         row.holder = token
         self._update(
             row,
-            fence=row.record.fence + 1,
+            fence=self._next_fence(row),
             previous_claim_at=row.claimed_at,
             lease_until=now + timedelta(seconds=lease_seconds),
         )
         row.claimed_at = now
         return ClaimVerdict.CLAIMED
+
+    def _next_fence(self, row: _Row) -> int:
+        """A number above all that were given before, those that are lost included."""
+        return max(row.record.fence, self._fence_base) + 1
 
     def _hold(self, request: ClaimRequest) -> tuple[ClaimVerdict | None, int]:
         event = request.event
@@ -475,15 +482,15 @@ class MemoryStore:
 
     def _finish_charged(self, row: _Row | None, record: Record, ending: Ending) -> FinishResult:
         if row is None:
-            row = self._rows[record.record_id] = _Row(
-                replace(record, held_cents=0, previous_claim_at=None), None, None, self._clock.now()
-            )
+            now = self._clock.now()
+            lost = replace(record, held_cents=0, previous_claim_at=None)
+            row = self._rows[record.record_id] = _Row(lost, None, None, now, now)
         elif row.record.state is State.CHARGED:
             second = row.record.payment_id != ending.payment_id
             return FinishResult(row.record, written=False, second_payment=second)
         if row.record.fence != record.fence:
             # A stale holder's proof outdates its successor, whose ending would pass for this one.
-            self._update(row, fence=row.record.fence + 1)
+            self._update(row, fence=self._next_fence(row))
         run_closed = self._end(row, ending)
         return FinishResult(row.record, written=True, run_closed=run_closed)
 

@@ -7,21 +7,27 @@ transaction-pooling PgBouncer may stand in between.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from shared.errors import RunError
 from shared.ports import (
+    Adoption,
+    AdoptResult,
     AttemptLine,
     ClaimRequest,
     ClaimResult,
     ClaimVerdict,
+    DoubtedCreate,
     Ending,
     Envelope,
     FinishResult,
+    FoundPayment,
     Identity,
     Note,
     ParkedEvent,
     PeriodStatus,
+    Rebuild,
     Release,
     Run,
 )
@@ -33,7 +39,7 @@ from shared.store.text import storable, storable_or_none
 
 
 class PostgresStore:
-    """Implements the ports `Records`, `Runs` and `Reports` over PostgreSQL. Safe for threads.
+    """Implements the ports of the records and runs over PostgreSQL. Safe for threads.
 
     Args:
         database_url: libpq connection string or URL.
@@ -208,6 +214,41 @@ class PostgresStore:
         """See `Reports.attempts`."""
         found = self._run(queries.ATTEMPTS, [*_key(record_id), limit])
         return [AttemptLine(*row) for row in found]
+
+    def adopt(self, found: FoundPayment, envelope: Envelope, *, dry_run: bool) -> AdoptResult:
+        """See `Adoptions.adopt`."""
+        note = rows.envelope_parameter(envelope)
+        parameters = [rows.found_parameter(found), found.finding, dry_run, note]
+        ((adoption, run_closed, stored_row),) = self._run(queries.ADOPT, parameters)
+        return AdoptResult(Adoption(adoption), rows.read_record(stored_row), run_closed)
+
+    def begin_rebuild(self, told_since: datetime | None, margin_seconds: float) -> Rebuild | None:
+        """See `Rebuilds.begin_rebuild`."""
+        begun = self._run(queries.BEGIN_REBUILD, [told_since, margin_seconds])
+        return Rebuild(*begun[0]) if begun else None
+
+    def note_rebuild_place(self, rebuild: Rebuild, list_path: str, cursor: str | None) -> None:
+        """See `Rebuilds.note_rebuild_place`."""
+        parameters = [rebuild.id, rebuild.history, list_path, cursor]
+        self._run(queries.NOTE_REBUILD_PLACE, parameters)
+
+    def finish_rebuild(self, rebuild: Rebuild) -> bool:
+        """See `Rebuilds.finish_rebuild`."""
+        ((is_whole,),) = self._run(queries.FINISH_REBUILD, [rebuild.id, rebuild.history])
+        return bool(is_whole)
+
+    def doubted_creates(self, limit: int, quiet_seconds: float) -> Sequence[DoubtedCreate]:
+        """See `Orphanage.doubted_creates`."""
+        found = self._run(queries.DOUBTED_CREATES, [quiet_seconds, limit])
+        return [
+            DoubtedCreate(RecordId(customer_id, billing_period), since, database_time)
+            for customer_id, billing_period, since, database_time in found
+        ]
+
+    def clear_create_doubt(self, record: Record) -> bool:
+        """See `Orphanage.clear_create_doubt`."""
+        parameters = [*_key(record.record_id), record.updated_at]
+        return bool(self._run(queries.CLEAR_CREATE_DOUBT, parameters))
 
     def _existing_run(self, billing_period: str) -> Run:
         run = self.get_run(billing_period)

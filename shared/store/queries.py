@@ -110,3 +110,34 @@ FROM (
 ) AS newest
 ORDER BY id
 """
+
+ADOPT = "SELECT adoption, run_closed, stored_row FROM chargeonce.adopt(%s, %s, %s, %s)"
+
+BEGIN_REBUILD = """
+SELECT id, history, noticed_at, since, list, cursor, database_time
+FROM chargeonce.begin_rebuild(%s, %s)
+"""
+
+NOTE_REBUILD_PLACE = "SELECT chargeonce.note_rebuild_place(%s, %s, %s, %s)"
+
+FINISH_REBUILD = "SELECT chargeonce.finish_rebuild(%s, %s)"
+
+# At random, so that those which stay do not keep the others from their turn.
+DOUBTED_CREATES = """
+SELECT customer_id, billing_period, least(created_at, attempt_started_at), clock_timestamp()
+FROM chargeonce.records
+WHERE create_in_doubt
+  AND updated_at <= clock_timestamp() - make_interval(secs => %s)
+  AND NOT chargeonce.is_suspended()
+ORDER BY random()
+LIMIT %s
+"""
+
+CLEAR_CREATE_DOUBT = """
+UPDATE chargeonce.records AS record
+SET create_in_doubt = false
+WHERE record.customer_id = %s
+  AND record.billing_period = %s
+  AND record.updated_at = %s
+RETURNING record.customer_id
+"""

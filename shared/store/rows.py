@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from shared.event import Fingerprint
-from shared.ports import ClaimRequest, Envelope, Note, ParkedEvent, Run
+from shared.ports import ClaimRequest, Envelope, FoundPayment, Note, ParkedEvent, Run
 from shared.record import Flow, Record, State, Verdict
 from shared.store.text import storable, storable_envelope, storable_or_none
 
@@ -84,6 +84,34 @@ def lost_row_parameter(record: Record) -> Jsonb:
             "doubts": record.doubts,
             "create_in_doubt": record.create_in_doubt,
             "attempt_started_at": record.attempt_started_at.isoformat(),
+        }
+    )
+
+
+def found_parameter(found: FoundPayment) -> Jsonb:
+    """What it takes to bring back the row of a payment that was found at Stripe."""
+    fingerprint = found.fingerprint
+    return Jsonb(
+        {
+            "customer_id": found.record_id.customer_id,
+            "billing_period": found.record_id.billing_period,
+            "key": found.key,
+            "stripe_customer_id": fingerprint.stripe_customer_id,
+            "amount_cents": fingerprint.amount_cents,
+            "currency": fingerprint.currency,
+            "attempt": found.attempt,
+            "fence": 1,
+            "attempt_fence": 1,
+            "flow": found.flow,
+            "create_parameters": {
+                name: storable(value) for name, value in found.create_parameters.items()
+            },
+            "create_number": 0,
+            "payment_method_id": found.payment_method_id,
+            "payment_id": found.payment_id,
+            "doubts": 1,
+            "create_in_doubt": False,
+            "attempt_started_at": found.created_at.isoformat(),
         }
     )
 

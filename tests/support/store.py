@@ -21,8 +21,10 @@ from shared.ports import (
     Envelope,
     FinishResult,
     Note,
+    Orphanage,
     ParkedEvent,
     PeriodStatus,
+    Rebuilds,
     Records,
     Release,
     Reports,
@@ -30,7 +32,7 @@ from shared.ports import (
     Runs,
 )
 from shared.record import Flow, Record, RecordId, State
-from shared.store.memory import MemoryStore
+from shared.store.memory_rebuild import LossyMemoryStore
 from shared.store.postgres import PostgresStore
 from tests.support.clock import ManualClock
 
@@ -43,7 +45,7 @@ BODY = b'{"customer_id":"customer-1"}'
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class AnyStore(Records, Runs, Reports, Protocol):
+class AnyStore(Records, Runs, Reports, Rebuilds, Orphanage, Protocol):
     """What both stores implement."""
 
 
@@ -127,6 +129,10 @@ class StoreUnderTest(ABC):
     @abstractmethod
     def suspend(self) -> None:
         """Make it look as if the database had lost commits."""
+
+    @abstractmethod
+    def fail_over(self) -> None:
+        """Change the server's timeline, or make it look so; nothing else is lost."""
 
     @abstractmethod
     def lose(self, record_id: RecordId) -> None:
@@ -277,7 +283,7 @@ class MemoryUnderTest(StoreUnderTest):
 
     def __init__(self) -> None:
         self._clock = ManualClock()
-        self._memory = MemoryStore(self._clock)
+        self._memory = LossyMemoryStore(self._clock)
         super().__init__(self._memory)
 
     def pass_time(self, seconds: float) -> None:
@@ -303,6 +309,10 @@ class MemoryUnderTest(StoreUnderTest):
     def suspend(self) -> None:
         """See `StoreUnderTest`."""
         self._memory.suspended = True
+
+    def fail_over(self) -> None:
+        """See `StoreUnderTest`."""
+        self._memory.restore(self._memory.back_up())
 
     def lose(self, record_id: RecordId) -> None:
         """See `StoreUnderTest`."""
@@ -335,8 +345,10 @@ class PostgresUnderTest(StoreUnderTest):
             DELETE FROM chargeonce.runs;
             DELETE FROM chargeonce.attempts;
             DELETE FROM chargeonce.parked_events;
+            DELETE FROM chargeonce.rebuilds;
             UPDATE chargeonce.cluster
             SET account_id = NULL,
+                fence_base = 0,
                 livemode = NULL,
                 timeline = chargeonce.present_timeline(),
                 system_identifier = (SELECT system_identifier FROM pg_control_system())
@@ -358,6 +370,7 @@ class PostgresUnderTest(StoreUnderTest):
                 previous_claim_at = previous_claim_at - make_interval(secs => %(seconds)s),
                 lease_until = lease_until - make_interval(secs => %(seconds)s),
                 due_at = due_at - make_interval(secs => %(seconds)s),
+                created_at = created_at - make_interval(secs => %(seconds)s),
                 updated_at = updated_at - make_interval(secs => %(seconds)s)
             """,
             {"seconds": seconds},
@@ -378,6 +391,11 @@ class PostgresUnderTest(StoreUnderTest):
     def suspend(self) -> None:
         """See `StoreUnderTest`."""
         self._connection.execute("UPDATE chargeonce.cluster SET timeline = 'FFFFFFFF'")
+
+    def fail_over(self) -> None:
+        """See `StoreUnderTest`. What was noted of the timeline is changed in its place."""
+        self.suspend()
+        self._connection.execute("UPDATE chargeonce.rebuilds SET history = 'before ' || history")
 
     def lose(self, record_id: RecordId) -> None:
         """See `StoreUnderTest`."""
