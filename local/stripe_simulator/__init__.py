@@ -2,6 +2,7 @@
 
 from local.stripe_simulator.client import ControlClient, ControlError
 from local.stripe_simulator.clock import SettableClock
+from local.stripe_simulator.disputes import DisputeOpening
 from local.stripe_simulator.faults import Fault, FaultKind, Match
 from local.stripe_simulator.keyring import DEFAULT_ACCOUNT, Permission
 from local.stripe_simulator.ledger import (
@@ -13,7 +14,13 @@ from local.stripe_simulator.ledger import (
 )
 from local.stripe_simulator.model import Running, StripeModel
 from local.stripe_simulator.running import RunningSimulator, SimulatorProcess, serve_in_thread
-from local.stripe_simulator.seeding import CustomerSeed, SeededCustomer, seed_customers
+from local.stripe_simulator.seeding import (
+    CustomerSeed,
+    PaymentSeed,
+    SeededCustomer,
+    SeededPayment,
+    seed_customers,
+)
 from local.stripe_simulator.wire import Delivery, DeliveryKind, Request, Response
 from local.stripe_simulator.world import Options
 
@@ -25,6 +32,7 @@ __all__ = [
     "CustomerSeed",
     "Delivery",
     "DeliveryKind",
+    "DisputeOpening",
     "DoubleCharge",
     "Fault",
     "FaultKind",
@@ -33,12 +41,14 @@ __all__ = [
     "LedgerSummary",
     "Match",
     "Options",
+    "PaymentSeed",
     "Permission",
     "Request",
     "Response",
     "Running",
     "RunningSimulator",
     "SeededCustomer",
+    "SeededPayment",
     "SettableClock",
     "SimulatorProcess",
     "StripeModel",

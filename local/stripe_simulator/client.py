@@ -1,13 +1,14 @@
 """A typed client of the control API, for tests and demos. Standard library only."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from local.stripe_simulator.control import MAXIMUM_ENTRIES, PREFIX
+from local.stripe_simulator.disputes import DisputeOpening
 from local.stripe_simulator.faults import Fault
 from local.stripe_simulator.keyring import DEFAULT_ACCOUNT, Permission
 from local.stripe_simulator.ledger import (
@@ -16,7 +17,12 @@ from local.stripe_simulator.ledger import (
     LedgerEntry,
     LedgerSummary,
 )
-from local.stripe_simulator.seeding import CustomerSeed, SeededCustomer
+from local.stripe_simulator.seeding import (
+    CustomerSeed,
+    PaymentSeed,
+    SeededCustomer,
+    SeededPayment,
+)
 from local.stripe_simulator.wire import JsonObject
 
 TIMEOUT_SECONDS = 30.0
@@ -132,6 +138,16 @@ class ControlClient:
         given = {**asdict(seed), "account": account, "livemode": livemode}
         made = self._call("POST", "customers", given)["customers"]
         return [SeededCustomer(**customer) for customer in made]
+
+    def seed_payments(self, seeds: Sequence[PaymentSeed]) -> list[SeededPayment]:
+        """Make payments of the default account's test mode; return their ids in order."""
+        given = {"payments": [asdict(seed) for seed in seeds]}
+        made = self._call("POST", "payments", given)["payments"]
+        return [SeededPayment(**payment) for payment in made]
+
+    def open_dispute(self, opening: DisputeOpening) -> str:
+        """Dispute a payment of the default account's test mode; return the dispute's id."""
+        return str(self._call("POST", "disputes", asdict(opening))["dispute"])
 
     def settle(self, payment_intent: str | None = None, decline_code: str | None = None) -> int:
         """Settle pending payments of the default account's test mode; return how many.

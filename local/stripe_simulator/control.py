@@ -2,17 +2,24 @@
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl
 
 from local.stripe_simulator.behaviours import DECLINE_CODES
 from local.stripe_simulator.clock import SettableClock
+from local.stripe_simulator.disputes import DisputeOpening, open_dispute
 from local.stripe_simulator.errors import StripeError
 from local.stripe_simulator.faults import MAXIMUM_SECONDS, Fault
 from local.stripe_simulator.keyring import DEFAULT_ACCOUNT, Permission
 from local.stripe_simulator.model import StripeModel
 from local.stripe_simulator.records import Scope
-from local.stripe_simulator.seeding import CustomerSeed, seed_customers
+from local.stripe_simulator.seeding import (
+    CustomerSeed,
+    PaymentSeed,
+    seed_customers,
+    seed_payments,
+)
 from local.stripe_simulator.wire import JsonObject, Request, Response, encode_json
 
 PREFIX = "/_control/"
@@ -58,6 +65,8 @@ class Control:
             ("POST", "keys"): self._register_key,
             ("DELETE", "keys"): self._revoke_key,
             ("POST", "customers"): self._seed_customers,
+            ("POST", "payments"): self._seed_payments,
+            ("POST", "disputes"): self._open_dispute,
             ("POST", "settle"): self._settle,
             ("POST", "authenticate"): self._authenticate,
             ("GET", "stats"): self._statistics,
@@ -181,6 +190,20 @@ class Control:
         seed = CustomerSeed(**_without_scope(given))
         seeded = seed_customers(self._model, scope, seed)
         return {"customers": [customer.to_json() for customer in seeded]}
+
+    def _seed_payments(self, given: JsonObject) -> JsonObject:
+        scope = self._scope(given)
+        given = _without_scope(given)
+        _refuse_unknown(given, "payments")
+        seeds = [PaymentSeed(**seed) for seed in given["payments"]]
+        seeded = seed_payments(self._model, scope, seeds)
+        return {"payments": [asdict(payment) for payment in seeded]}
+
+    def _open_dispute(self, given: JsonObject) -> JsonObject:
+        scope = self._scope(given)
+        opening = DisputeOpening(**_without_scope(given))
+        dispute = open_dispute(self._model.own_call(scope), opening)
+        return {"dispute": dispute["id"]}
 
     def _settle(self, given: JsonObject) -> JsonObject:
         scope = self._scope(given)

@@ -120,6 +120,7 @@ class Charge:
     balance_transaction: str | None = None
     decline_code: str | None = None
     canceled: bool = False
+    disputed: bool = False
     echoed: JsonObject = field(default_factory=dict)
     request_id: str | None = None
     idempotency_key: str | None = None
@@ -143,6 +144,24 @@ class Refund:
 
 
 Record = TypeVar("Record", bound=Stored)
+
+
+@dataclass(slots=True, eq=False)
+class Dispute:
+    """A customer's objection to a charge, raised with the bank."""
+
+    id: str
+    created: int
+    updated_at: float
+    amount: int
+    currency: str
+    charge: str
+    reason: str
+    status: str
+    sequence: int = 0
+    card_brand: str | None = None
+    payment_intent: str | None = None
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 class Table(Generic[Record]):
@@ -201,4 +220,5 @@ class Scope:
     payment_intents: Table[PaymentIntent] = field(default_factory=Table)
     charges: Table[Charge] = field(default_factory=Table)
     refunds: Table[Refund] = field(default_factory=Table)
+    disputes: Table[Dispute] = field(default_factory=Table)
     locked_ids: set[str] = field(default_factory=set)

@@ -6,6 +6,7 @@ from local.stripe_simulator.behaviours import MethodType, advice_code, decline_m
 from local.stripe_simulator.records import (
     Charge,
     Customer,
+    Dispute,
     Instrument,
     PaymentIntent,
     Refund,
@@ -21,6 +22,38 @@ _EMPTY_ADDRESS = {
     "postal_code": None,
     "state": None,
 }
+
+_EVIDENCE_SECONDS = 20 * 24 * 3600
+_EVIDENCE = (
+    "access_activity_log",
+    "appeal",
+    "billing_address",
+    "cancellation_policy",
+    "cancellation_policy_disclosure",
+    "cancellation_rebuttal",
+    "customer_communication",
+    "customer_email_address",
+    "customer_name",
+    "customer_purchase_ip",
+    "customer_signature",
+    "duplicate_charge_documentation",
+    "duplicate_charge_explanation",
+    "duplicate_charge_id",
+    "product_description",
+    "receipt",
+    "refund_policy",
+    "refund_policy_disclosure",
+    "refund_refusal_explanation",
+    "service_date",
+    "service_documentation",
+    "shipping_address",
+    "shipping_carrier",
+    "shipping_date",
+    "shipping_documentation",
+    "shipping_tracking_number",
+    "uncategorized_file",
+    "uncategorized_text",
+)
 
 
 def render_intent(intent: PaymentIntent, scope: Scope) -> JsonObject:
@@ -101,7 +134,7 @@ def render_charge(charge: Charge, scope: Scope) -> JsonObject:
         "currency": charge.currency,
         "customer": charge.customer,
         "description": charge.description,
-        "disputed": False,
+        "disputed": charge.disputed,
         "failure_balance_transaction": None,
         "failure_code": error_code(code) if failed else None,
         "failure_message": decline_message(code) if failed else None,
@@ -241,6 +274,38 @@ def render_refund(refund: Refund) -> JsonObject:
     }
 
 
+def render_dispute(dispute: Dispute, scope: Scope) -> JsonObject:
+    """Return a dispute. Nobody has handed in evidence."""
+    return {
+        "id": dispute.id,
+        "object": "dispute",
+        "amount": dispute.amount,
+        "balance_transactions": [],
+        "charge": dispute.charge,
+        "created": dispute.created,
+        "currency": dispute.currency,
+        "enhanced_eligibility_types": [],
+        "evidence": {**dict.fromkeys(_EVIDENCE), "enhanced_evidence": {}},
+        "evidence_details": {
+            "due_by": dispute.created + _EVIDENCE_SECONDS,
+            "enhanced_eligibility": {},
+            "has_evidence": False,
+            "past_due": False,
+            "submission_count": 0,
+            "submission_method": "manual",
+        },
+        "intended_submission_method": None,
+        "is_charge_refundable": dispute.status.startswith("warning_"),
+        "livemode": scope.livemode,
+        "metadata": dispute.metadata,
+        "network_reason_code": None,
+        "payment_intent": dispute.payment_intent,
+        "payment_method_details": _disputed_card(dispute),
+        "reason": dispute.reason,
+        "status": dispute.status,
+    }
+
+
 def render_account(scope: Scope) -> JsonObject:
     """Return the account itself."""
     return {
@@ -304,6 +369,19 @@ def _outcome(charge: Charge, decline_code: str) -> JsonObject | None:
         ),
         "type": "issuer_declined" if failed else "authorized",
     }
+
+
+def _disputed_card(dispute: Dispute) -> JsonObject | None:
+    if dispute.card_brand is None:
+        return None
+    is_inquiry = dispute.status.startswith("warning_")
+    card = {
+        "brand": dispute.card_brand,
+        "case_type": "inquiry" if is_inquiry else "chargeback",
+        "network": dispute.card_brand,
+        "network_reason_code": None,
+    }
+    return {"card": card, "type": "card"}
 
 
 def _payment_method_details(instrument: Instrument) -> JsonObject:

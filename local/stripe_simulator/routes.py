@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from local.stripe_simulator import charges, customers, payment_intents, payment_methods, refunds
+from local.stripe_simulator import (
+    charges,
+    customers,
+    disputes,
+    payment_intents,
+    payment_methods,
+    refunds,
+)
 from local.stripe_simulator.keyring import Permission
 from local.stripe_simulator.parameters import FormValue
 from local.stripe_simulator.rendering import render_account
@@ -113,6 +120,8 @@ ROUTES = (
     _post("/v1/refunds", "refunds", refunds.create),
     _get("/v1/refunds", "refunds", refunds.list_all),
     _get("/v1/refunds/{id}", "refunds", refunds.retrieve),
+    _get("/v1/disputes", "disputes", disputes.list_all),
+    _get("/v1/disputes/{id}", "disputes", disputes.retrieve),
 )
 
 _ROUTES = {(route.method, route.template): route for route in ROUTES}

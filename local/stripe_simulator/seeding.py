@@ -1,16 +1,19 @@
-"""Customers by the thousand, made at once and without the API's checks."""
+"""Customers and payments by the thousand, made at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from local.stripe_simulator import payment_intents
 from local.stripe_simulator.behaviours import Issued, issued
 from local.stripe_simulator.model import StripeModel
+from local.stripe_simulator.parameters import FormValue, Parameters
 from local.stripe_simulator.payment_methods import issue
 from local.stripe_simulator.records import Customer, Instrument, Scope
 from local.stripe_simulator.wire import JsonObject
 from local.stripe_simulator.world import Call
 
 MAXIMUM_CUSTOMERS = 100_000
+MAXIMUM_PAYMENTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,47 @@ class SeededCustomer:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class PaymentSeed:
+    """A payment to make.
+
+    Attributes:
+        customer: Who pays, with the default payment method for invoices.
+        amount: In the currency's smallest unit.
+        currency: Lower case.
+        description: What the customer reads.
+        metadata: What the payment carries.
+    """
+
+    customer: str
+    amount: int
+    currency: str = "usd"
+    description: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeededPayment:
+    """A payment that was made."""
+
+    payment_intent: str
+    charge: str
+
+
+def seed_payments(
+    model: StripeModel, scope: Scope, seeds: Sequence[PaymentSeed]
+) -> list[SeededPayment]:
+    """Make PaymentIntents that succeed now, with the API's own checks, and return their ids.
+
+    Raises:
+        ValueError: They are too many.
+        StripeError: One cannot be made; those before it stay.
+    """
+    if len(seeds) > MAXIMUM_PAYMENTS:
+        raise ValueError(f"at most {MAXIMUM_PAYMENTS} payments can be made at once")
+    return [_pay(model.own_call(scope), seed) for seed in seeds]
+
+
 def seed_customers(model: StripeModel, scope: Scope, seed: CustomerSeed) -> list[SeededCustomer]:
     """Make customers and return their ids in order.
 
@@ -85,6 +129,24 @@ def _seed(
     customer.default_source = source.id if source else None
     call.scope.customers.add(customer)
     return SeededCustomer(customer_id, customer.default_payment_method, customer.default_source)
+
+
+def _pay(call: Call, seed: PaymentSeed) -> SeededPayment:
+    form: dict[str, FormValue] = {
+        "amount": str(seed.amount),
+        "currency": seed.currency,
+        "customer": seed.customer,
+        "metadata": dict(seed.metadata),
+        "automatic_payment_methods": {"enabled": "true", "allow_redirects": "never"},
+        "payment_method": call.customer(seed.customer).default_payment_method or "",
+        "confirm": "true",
+        "off_session": "true",
+    }
+    if seed.description is not None:
+        form["description"] = seed.description
+    call.parameters = Parameters(form)
+    intent = payment_intents.create(call)
+    return SeededPayment(intent["id"], intent["latest_charge"])
 
 
 def _owned(call: Call, customer_id: str, face: Issued | None, prefix: str) -> Instrument | None:

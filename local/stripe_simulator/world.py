@@ -14,6 +14,7 @@ from local.stripe_simulator.parameters import Parameters
 from local.stripe_simulator.records import (
     Charge,
     Customer,
+    Dispute,
     Instrument,
     PaymentIntent,
     Record,
@@ -129,6 +130,10 @@ class Call:
     def refund(self, refund_id: str, param: str = "id") -> Refund:
         """Return a refund; a `StripeError` when there is none."""
         return self._find(lambda scope: scope.refunds, "refund", refund_id, param)
+
+    def dispute(self, dispute_id: str, param: str = "id") -> Dispute:
+        """Return a dispute; a `StripeError` when there is none."""
+        return self._find(lambda scope: scope.disputes, "dispute", dispute_id, param)
 
     def _find(
         self, table: Callable[[Scope], Table[Record]], label: str, record_id: str, param: str

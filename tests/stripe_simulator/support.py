@@ -1,9 +1,11 @@
 """A model with a clock and shorthands for what most tests do."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from local.stripe_simulator import (
     CustomerSeed,
+    DisputeOpening,
     Fault,
     FaultKind,
     Match,
@@ -15,6 +17,7 @@ from local.stripe_simulator import (
     StripeModel,
     seed_customers,
 )
+from local.stripe_simulator.disputes import open_dispute
 from local.stripe_simulator.keyring import DEFAULT_ACCOUNT
 from local.stripe_simulator.records import Scope
 from local.stripe_simulator.wire import JsonObject
@@ -123,6 +126,10 @@ class Desk:
         response = self.confirm(intent, customer.payment_method)
         assert response.status == 200, response.body
         return response.json()
+
+    def dispute(self, payment: str, **how: Any) -> JsonObject:
+        """Let the customer dispute a payment."""
+        return open_dispute(self.model.own_call(self.scope), DisputeOpening(payment, **how))
 
     def strike(self, kind: FaultKind, match: Match | None = None, **how: object) -> str:
         """Put a fault into force, by default for one confirm."""

@@ -11,9 +11,11 @@ from local.stripe_simulator import (
     ControlClient,
     ControlError,
     CustomerSeed,
+    DisputeOpening,
     Fault,
     FaultKind,
     Match,
+    PaymentSeed,
     RunningSimulator,
 )
 from tests.stripe_simulator.support import EPOCH
@@ -290,3 +292,21 @@ def test_the_client_tells_mistakes_as_exceptions(simulator: RunningSimulator) ->
 
 def test_where_nothing_listens_nothing_is_healthy() -> None:
     assert ControlClient("http://127.0.0.1:1").is_healthy() is False
+
+
+def test_payments_are_made_at_once_and_disputed(
+    simulator: RunningSimulator, client: stripe.StripeClient
+) -> None:
+    (customer,) = simulator.control.seed_customers(CustomerSeed())
+    seed = PaymentSeed(customer.id, 1000, description="November", metadata={"a": "b"})
+
+    made = simulator.control.seed_payments([seed] * 3)
+    dispute = simulator.control.open_dispute(DisputeOpening(made[1].payment_intent))
+
+    listed = client.v1.charges.list({"limit": 100}).data
+    assert [charge.id for charge in listed] == [payment.charge for payment in reversed(made)]
+    assert {(charge.status, charge.description) for charge in listed} == {("succeeded", "November")}
+    assert len(simulator.control.ledger()) == 3
+    assert [found.id for found in client.v1.disputes.list().data] == [dispute]
+    with pytest.raises(ControlError, match="No such customer"):
+        simulator.control.seed_payments([PaymentSeed("cus_nobody", 1000)])

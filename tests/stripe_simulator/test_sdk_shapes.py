@@ -96,6 +96,16 @@ def test_refunds(desk: Desk) -> None:
     assert_fits(desk.post("/v1/refunds", {"payment_intent": intent["id"]}), "_refund", "Refund")
 
 
+def test_disputes(desk: Desk) -> None:
+    intent = desk.paid_intent()
+
+    desk.dispute(intent["id"])
+    (dispute,) = desk.get("/v1/disputes")["data"]
+
+    assert_fits(dispute, "_dispute", "Dispute")
+    assert_fits(desk.get(f"/v1/charges/{intent['latest_charge']}"), "_charge", "Charge")
+
+
 def test_the_account(desk: Desk) -> None:
     assert_fits(desk.get("/v1/account"), "_account", "Account")
 
