@@ -48,6 +48,7 @@ def status_document(status: PeriodStatus) -> Document:
         "run": run_document(status.run) if status.run else None,
         "records": _records_by_state(status, currency),
         "parked_events": status.parked_event_count,
+        "kept_messages": status.kept_message_count,
         "oldest_unfinished": record_document(oldest) if oldest else None,
     }
 

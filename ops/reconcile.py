@@ -30,15 +30,16 @@ def add_commands(commands: Commands) -> None:
         "drive unfinished records to an end, as the reconcile timer does",
         run,
         "chargeonce reconcile\nchargeonce reconcile --limit 20 --dry-run",
-        details="Takes records that nobody holds and whose pause is over, oldest first. Needs the "
-        "settings of the deployment: STRIPE_API_KEY as well as DATABASE_URL.",
+        details="Takes records that nobody holds and messages that were kept, those whose pause is "
+        "over, oldest first. Any number may run at once. Needs the settings of the deployment: "
+        "STRIPE_API_KEY as well as DATABASE_URL.",
     )
     command.add_argument(
         "--limit",
         type=whole_number(MAX_LIMIT),
         default=DEFAULT_LIMIT,
         metavar="N",
-        help="look at no more than N records (default: %(default)s)",
+        help="look at no more than N of them (default: %(default)s)",
     )
     add_dry_run(command)
 

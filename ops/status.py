@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> Report:
     """Count a period's records and compare its spend with the cap."""
     with open_records() as store:
         status = store.status(arguments.period)
-    if status.run is None and not status.count_by_state and status.parked_event_count == 0:
+    messages = status.parked_event_count + status.kept_message_count
+    if status.run is None and not status.count_by_state and messages == 0:
         raise NotFound(f"nothing is known of period {arguments.period}")
 
     def show(console: Console) -> None:

@@ -71,6 +71,8 @@ def print_status(console: Console, status: PeriodStatus) -> None:
         print_run(console, status.run)
     if status.parked_event_count:
         console.print(_parked_line(status.parked_event_count))
+    if status.kept_message_count:
+        console.print(_kept_line(status.kept_message_count))
     oldest = status.oldest_unfinished
     if oldest is None:
         console.print("Nothing is unfinished.")
@@ -108,7 +110,7 @@ def print_outcomes(console: Console, outcomes: Mapping[Outcome, int]) -> None:
     if not outcomes:
         console.print("Nothing was due.")
         return
-    table = _table("outcome", "records")
+    table = _table("outcome", "count")
     for outcome, count in sorted(outcomes.items(), key=lambda item: -item[1]):
         style = "yellow" if outcome.disposition is Disposition.LEAVE else ""
         table.add_row(Text(outcome, style=style), str(count))
@@ -220,6 +222,11 @@ def _attempt_table(attempts: Sequence[AttemptLine]) -> Table:
 def _parked_line(count: int) -> str:
     messages = "1 message was" if count == 1 else f"{count:,} messages were"
     return f"{messages} dead-lettered; the database keeps a copy of each."
+
+
+def _kept_line(count: int) -> str:
+    messages = "1 message is" if count == 1 else f"{count:,} messages are"
+    return f"{messages} kept in the broker's place; reconcile delivers what it can."
 
 
 def _oldest_line(record: Record, now: datetime) -> Text:

@@ -37,8 +37,7 @@ from shared.stripe_requests import create_parameters
 from shared.throttle import Throttle
 from shared.work import Work
 
-IN_DOUBT_PAUSES_SECONDS = (60.0, 120.0, 300.0, 900.0, 3600.0, 86400.0)
-TRANSIENT_PAUSE_SECONDS = 60.0
+RELEASE_PAUSE_SECONDS = 60.0
 RECONCILE = "reconcile"
 
 
@@ -71,7 +70,6 @@ class Decision:
         code: Stripe's code, or ours.
         message: one sentence for people.
         resolved: a doubt ended here.
-        durable: a row stands, so reconcile can finish it without the message.
     """
 
     outcome: Outcome
@@ -80,7 +78,6 @@ class Decision:
     code: str | None = None
     message: str = ""
     resolved: bool = False
-    durable: bool = False
 
 
 class Biller:
@@ -110,6 +107,11 @@ class Biller:
         self._calls = StripeCalls(payments, clock, throttle, rules.max_attempts)
         self._identity = StripeIdentity(records, self._calls, rules.key_livemode)
 
+    @property
+    def lease_seconds(self) -> float:
+        """How long a delivery may take."""
+        return self._rules.lease_seconds
+
     def handle(self, delivery: Delivery, settlement: Settlement) -> Outcome:
         """Handle one delivery to its settlement.
 
@@ -121,7 +123,7 @@ class Biller:
             settlement: called exactly once, after the record is durable.
         """
         started = self._clock.monotonic()
-        decision = self._decide_safely(delivery)
+        decision = self._keep_if_near_limit(delivery, self._decide_safely(delivery))
         self._log(delivery.envelope, decision, self._clock.monotonic() - started)
         self._settle(delivery.envelope, decision, settlement)
         return decision.outcome
@@ -155,8 +157,7 @@ class Biller:
             event = parse_event(delivery.body, self._rules.currency)
         except InvalidEvent as error:
             return self._refuse_invalid(delivery, error)
-        # Untouched, unless the broker is about to give up: then a row must stand for reconcile.
-        if self._breaker.is_open and not self._is_near_limit(delivery.envelope):
+        if self._breaker.is_open:
             return Decision(
                 Outcome.TRANSIENT,
                 DecisionEvent.BREAKER_OPEN,
@@ -166,7 +167,7 @@ class Biller:
         budget = self._new_budget()
         claim = self._records.claim(self._claim_request(event, delivery))
         decision = self._follow_claim(claim, delivery.envelope, budget, delivery.body)
-        return _keep_higher_attempt(decision, event)
+        return _leave_higher_attempt(decision, event)
 
     def _refuse_invalid(self, delivery: Delivery, error: InvalidEvent) -> Decision:
         outcome = Outcome.INVALID_EVENT
@@ -194,7 +195,7 @@ class Biller:
         self, claim: ClaimResult, envelope: Envelope, budget: Budget, body: bytes
     ) -> Decision:
         if claim.verdict is not ClaimVerdict.CLAIMED or claim.record is None:
-            return self._hand_over_if_near_limit(_decision_on_refused_claim(claim), envelope)
+            return _decision_on_refused_claim(claim)
         if self._breaker.allows():
             concluded = self._drive(claim, claim.record, budget)
             self._tell_breaker(concluded)
@@ -234,7 +235,6 @@ class Biller:
     ) -> Decision:
         conclusion = concluded.conclusion
         if conclusion is Conclusion.LEASE_LOST:
-            # Not durable: whether the row still stands is not known here.
             return Decision(
                 Outcome.IN_PROGRESS_ELSEWHERE,
                 DecisionEvent.IN_PROGRESS_ELSEWHERE,
@@ -257,7 +257,7 @@ class Biller:
         result = self._records.finish(record, ending, note, parked)
         self._log_alarms(envelope, record, concluded, result)
         if not result.written and state is not State.CHARGED:
-            return self._decision_on_lost_write(result, envelope)
+            return _decision_on_lost_write(result, is_parked=parked is not None)
         return Decision(
             outcome,
             event,
@@ -265,42 +265,30 @@ class Biller:
             concluded.code,
             _describe(concluded),
             resolved=record.doubts > 0,
-            durable=True,
         )
-
-    def _decision_on_lost_write(self, result: FinishResult, envelope: Envelope) -> Decision:
-        """Somebody else moved the row on; what it says now is what this delivery comes to."""
-        found = result.record
-        if found is not None and found.state in FINAL:
-            return Decision(
-                OUTCOME_OF_STATE[found.state],
-                DecisionEvent.DUPLICATE_PREVENTED,
-                found,
-                durable=True,
-            )
-        decision = Decision(
-            Outcome.IN_PROGRESS_ELSEWHERE,
-            DecisionEvent.IN_PROGRESS_ELSEWHERE,
-            found,
-            code="lease_lost",
-            durable=found is not None,
-        )
-        return self._hand_over_if_near_limit(decision, envelope)
 
     def _write_release(
         self, record: Record, concluded: Concluded, envelope: Envelope, body: bytes
     ) -> Decision:
-        decision = self._hand_over_if_near_limit(_decision_on_release(record, concluded), envelope)
+        decision = _decision_on_release(record, concluded)
         parked = _parked(decision.outcome, concluded, envelope, body)
         note = Note(envelope, decision.event, concluded.code, concluded.request_id)
-        self._records.release(record.lease, _release_of(record, concluded), note, parked)
+        self._records.release(record.lease, _release_of(concluded), note, parked)
         return decision
 
-    def _hand_over_if_near_limit(self, decision: Decision, envelope: Envelope) -> Decision:
-        """Settle a message whose row reconcile can finish, before the broker dead-letters it."""
+    def _keep_if_near_limit(self, delivery: Delivery, decision: Decision) -> Decision:
+        """Keep a message that its broker is about to give up on: reconcile delivers it since."""
         leaves = decision.outcome.disposition is Disposition.LEAVE
-        if not (leaves and decision.durable and self._is_near_limit(envelope)):
+        if not (leaves and self._is_near_limit(delivery.envelope)):
             return decision
+        try:
+            event = parse_event(delivery.body, self._rules.currency)
+            note = Note(delivery.envelope, DecisionEvent.HANDED_OVER, decision.code)
+            self._records.keep(event, delivery.body, note)
+        except (InvalidEvent, RecordsUnavailable):
+            return decision
+        except Exception as error:  # noqa: BLE001 (a defect must not become an abandon)
+            return _transient("unexpected_error", describe_defect(error))
         return replace(decision, outcome=Outcome.HANDED_OVER, event=DecisionEvent.HANDED_OVER)
 
     def _is_near_limit(self, envelope: Envelope) -> bool:
@@ -362,12 +350,10 @@ def _transient(code: str, message: str) -> Decision:
     return Decision(Outcome.TRANSIENT, DecisionEvent.TRANSIENT, code=code, message=message)
 
 
-_ENDS_OF_AN_EARLIER_ATTEMPT = frozenset(
-    {Outcome.DECLINED, Outcome.REJECTED, Outcome.PROCESSING, Outcome.HANDED_OVER}
-)
+_ENDS_OF_AN_EARLIER_ATTEMPT = frozenset({Outcome.DECLINED, Outcome.REJECTED, Outcome.PROCESSING})
 
 
-def _keep_higher_attempt(decision: Decision, event: UsageEvent) -> Decision:
+def _leave_higher_attempt(decision: Decision, event: UsageEvent) -> Decision:
     """Leave an event that asks for a later attempt than the one that has just been dealt with.
 
     It came before the earlier attempt was known to have failed; its next delivery opens its own.
@@ -421,7 +407,6 @@ def _decision_on_refused_claim(claim: ClaimResult) -> Decision:
             record,
             record.code,
             f"already {record.state}",
-            durable=True,
         )
     outcome = _OUTCOME_OF_REFUSAL[claim.verdict]
     return Decision(
@@ -430,7 +415,24 @@ def _decision_on_refused_claim(claim: ClaimResult) -> Decision:
         claim.record,
         code=str(claim.verdict),
         message=REFUSAL_MESSAGES[claim.verdict],
-        durable=claim.verdict is ClaimVerdict.BUSY,
+    )
+
+
+def _decision_on_lost_write(result: FinishResult, *, is_parked: bool) -> Decision:
+    """Somebody else moved the row on; what it says now is what this delivery comes to.
+
+    Unless it would be dead-lettered without its copy, which its next delivery stores.
+    """
+    found = result.record
+    if found is not None and found.state in FINAL:
+        outcome = OUTCOME_OF_STATE[found.state]
+        if is_parked or outcome.disposition is not Disposition.DEAD_LETTER:
+            return Decision(outcome, DecisionEvent.DUPLICATE_PREVENTED, found)
+    return Decision(
+        Outcome.IN_PROGRESS_ELSEWHERE,
+        DecisionEvent.IN_PROGRESS_ELSEWHERE,
+        found,
+        code="lease_lost",
     )
 
 
@@ -446,19 +448,14 @@ def _decision_on_release(record: Record, concluded: Concluded) -> Decision:
     event = _event_of(outcome)
     if concluded.misconfigured:
         event = DecisionEvent.STRIPE_AUTH_FAILED
-    return Decision(outcome, event, record, concluded.code, _describe(concluded), durable=True)
+    return Decision(outcome, event, record, concluded.code, _describe(concluded))
 
 
-def _release_of(record: Record, concluded: Concluded) -> Release:
+def _release_of(concluded: Concluded) -> Release:
     conclusion = concluded.conclusion
     doubt = conclusion is not Conclusion.TRANSIENT
-    due_in_seconds: float | None = TRANSIENT_PAUSE_SECONDS
-    if conclusion is Conclusion.IN_DOUBT:
-        step = min(record.doubts, len(IN_DOUBT_PAUSES_SECONDS) - 1)
-        due_in_seconds = IN_DOUBT_PAUSES_SECONDS[step]
-    elif conclusion is Conclusion.CONFLICT:
-        # The key is taken by another request: only an operator can tell what it was.
-        due_in_seconds = None
+    # Where the key is taken by another request, only an operator can tell what it was.
+    due_in_seconds = None if conclusion is Conclusion.CONFLICT else RELEASE_PAUSE_SECONDS
     return Release(doubt, concluded.create_in_doubt, concluded.code, due_in_seconds)
 
 

@@ -11,10 +11,12 @@ import json
 import logging
 import sys
 import traceback
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
 LOGGER_NAME = "chargeonce"
+OVERDUE = "overdue"
 
 _logger = logging.getLogger(LOGGER_NAME)
 
@@ -71,7 +73,21 @@ def log_decision(event: DecisionEvent, message: str, **fields: LogValue) -> None
         fields: `transport`, `key`, `period`, `attempt`, `delivery_count`, `outcome`, `seconds` and
             the like. None values are left out.
     """
-    level = _level(event)
+    _write(_level(event), event, message, fields)
+
+
+def log_overdue(event: DecisionEvent, message: str, **fields: LogValue) -> None:
+    """Write one line about something that takes too long: an error, however usual its event.
+
+    Args:
+        event: what it comes to so far.
+        message: as for `log_decision`.
+        fields: as for `log_decision`; the code is `overdue`.
+    """
+    _write(max(_level(event), logging.ERROR), event, message, {"code": OVERDUE, **fields})
+
+
+def _write(level: int, event: DecisionEvent, message: str, fields: Mapping[str, LogValue]) -> None:
     line: dict[str, object] = {
         "severity": logging.getLevelName(level),
         "message": f"{event}: {message}" if message else str(event),

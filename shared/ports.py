@@ -76,6 +76,38 @@ class ParkedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptMessage:
+    """A message that its broker was about to give up on, and that reconcile delivers since.
+
+    Args:
+        number: its place among the kept messages.
+        event_id: whom and what it bills.
+        attempt: as its event says.
+        delivery: its body and its envelope, which counts deliveries no more.
+        age_seconds: since it was kept.
+    """
+
+    number: int
+    event_id: RecordId
+    attempt: int
+    delivery: Delivery
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DueRecord:
+    """An unfinished record that a reconciler has taken up.
+
+    Args:
+        record: as it was then.
+        age_seconds: since its attempt began.
+    """
+
+    record: Record
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRequest:
     """Everything that the first claim of an attempt stores, and everything a later one is held to.
 
@@ -171,7 +203,8 @@ class Release:
         doubt: Stripe may have acted: a row in progress becomes in doubt.
         create_in_doubt: a PaymentIntent may exist at Stripe that the row does not name.
         code: what stood in the way.
-        due_in_seconds: when reconcile looks at the row; None for never (an operator must).
+        due_in_seconds: when reconcile looks at the row at the earliest; None for never (an
+            operator must).
     """
 
     doubt: bool
@@ -232,8 +265,24 @@ class Records(Protocol):
     def park(self, parked: ParkedEvent, note: Note) -> None:
         """Keep a message that has no record."""
 
-    def due(self, limit: int) -> Sequence[RecordId]:
-        """Unfinished rows that nobody holds and whose time to look has come, oldest first."""
+    def keep(self, event: UsageEvent, body: bytes, note: Note) -> None:
+        """Keep a whole message, to be delivered by reconcile in the broker's place."""
+
+    def take_due(self, lease_seconds: float) -> DueRecord | None:
+        """Take up the unfinished record that has been due for longest; None when none is.
+
+        It rests from now on for as long as its work may take, and longer each time, so that no
+        other reconciler takes it up meanwhile and one that dies loses nothing.
+
+        Args:
+            lease_seconds: how long the work may take.
+        """
+
+    def take_kept(self, lease_seconds: float) -> KeptMessage | None:
+        """Take up the kept message that has been due for longest; see `take_due`."""
+
+    def drop_kept(self, number: int) -> None:
+        """Forget a kept message that is done with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +308,8 @@ class Runs(Protocol):
     ) -> tuple[Run, bool]:
         """Open the period's run, counting what its records already hold and charged.
 
+        The period's kept messages are due at once.
+
         Returns:
             The run, and whether this call opened it. An existing run is returned as it is.
         """
@@ -272,6 +323,8 @@ class Runs(Protocol):
     def reopen_run(self, billing_period: str) -> Run:
         """Accept claims again in a run that was closed by hand. An open run is returned as it is.
 
+        The period's kept messages are due at once.
+
         Raises:
             RunError: no such run, or it closed because its cap was passed: raise the cap.
         """
@@ -280,6 +333,7 @@ class Runs(Protocol):
         """Set a higher cap and reopen a run that closed over its cap.
 
         A cap that is as high already is left as it is: asking again after a lost answer is safe.
+        Where the run is open then, the period's kept messages are due at once.
 
         Raises:
             RunError: no such run, or the new cap is lower.
@@ -324,6 +378,7 @@ class PeriodStatus:
     count_by_state: Mapping[State, int]
     cents_by_state: Mapping[State, int]
     parked_event_count: int
+    kept_message_count: int
     oldest_unfinished: Record | None
     database_time: datetime
 
@@ -339,6 +394,9 @@ class Reports(Protocol):
 
     def attempts(self, record_id: RecordId, limit: int) -> Sequence[AttemptLine]:
         """The newest attempts of a record, oldest of them first."""
+
+    def due(self, limit: int) -> Sequence[RecordId]:
+        """What reconcile would take up now, records and kept messages, oldest first."""
 
 
 class Finding(StrEnum):

@@ -3,6 +3,7 @@
 It believes neither what the code under test says nor what it logs.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,9 +17,10 @@ from shared.key import idempotency_key
 from shared.ports import Run
 from shared.record import FINAL, UNFINISHED, Flow, Record, RecordId, State
 from shared.runs import CLOSED_OVER_CAP
-from shared.store.memory import MemoryStore
+from shared.store.memory import KeptLine, MemoryStore
 
 NO_MONEY = frozenset({State.DECLINED, State.REJECTED, State.PARKED, State.CANCELED})
+NEEDS_NO_MESSAGE = FINAL | {State.PROCESSING, State.PARKED}
 
 
 class Invariant(StrEnum):
@@ -29,7 +31,7 @@ class Invariant(StrEnum):
     RECORD_FIRST = "every payment is the one that a record named before"
     OWN_PAYMENT = "a record names a payment of its own attempt"
     NO_MONEY = "a record that says that no money moved is right for ever"
-    DURABLE = "a completed message has a record that needs it no more"
+    DURABLE = "a completed message has a record that needs it no more, or is kept"
     PARKED_WHOLE = "a dead-lettered message lies whole among the parked events"
     HOLD_STAYS = "an unfinished record keeps its hold"
     BOOKS_AGREE = "a run's sums are those of its records"
@@ -70,6 +72,8 @@ class Judge:
         self._paid_cents = 0
         self._payments: dict[RecordId, LedgerEntry] = {}
         self._records: dict[RecordId, Record] = {}
+        self._tried: Counter[RecordId] = Counter()
+        self._kept: dict[int, KeptLine] = {}
         self._run: Run | None = None
         self._excused: set[str] = set()
         self._canceled_elsewhere: set[str] = set()
@@ -110,6 +114,7 @@ class Judge:
         if run is not None and has_changed:
             self._judge_run(run)
         self._run = run
+        self._look_at_kept()
 
     def judge_settlement(self, message: Message) -> None:
         """Judge a message that the broker has just let go."""
@@ -117,11 +122,13 @@ class Judge:
             if not self._is_parked(message):
                 self.condemn(Invariant.PARKED_WHOLE, message.message_id)
             return
-        record = self._store.get_record(_record_id(message.about.customer))
-        if record is None:
-            self.condemn(Invariant.DURABLE, f"{message.message_id} has no record")
-        elif message.about.attempt > record.attempt and record.state is not State.CHARGED:
-            self.condemn(Invariant.DURABLE, f"{message.message_id} was not tried")
+        is_kept = any(
+            line.body == message.body and line.envelope.message_id == message.message_id
+            for line in self._kept.values()
+        )
+        if not is_kept:
+            record_id = _record_id(message.about.customer)
+            self._judge_durable(message.message_id, record_id, message.about.attempt)
 
     def judge_end(self, messages: list[Message]) -> None:
         """Judge what is left when all has come to rest."""
@@ -132,6 +139,25 @@ class Judge:
                 self.condemn(Invariant.PAID_AS_RECORDED, f"{record_id.customer_id} has no record")
         for message in messages:
             self._judge_message_end(message)
+        for line in self._kept.values():
+            self.condemn(Invariant.COMES_TO_REST, f"{line.envelope.message_id} is still kept")
+
+    def _look_at_kept(self) -> None:
+        """Judge the kept messages that are gone since the last look."""
+        kept = {line.number: line for line in self._store.kept_messages}
+        for number in self._kept.keys() - kept.keys():
+            line, event = self._kept[number], self._kept[number].event
+            if not self._is_body_parked(line.body):
+                record_id = RecordId(event.customer_id, event.billing_period)
+                self._judge_durable(line.envelope.message_id, record_id, event.attempt)
+        self._kept = kept
+
+    def _judge_durable(self, message_id: str, record_id: RecordId, attempt: int) -> None:
+        record = self._store.get_record(record_id)
+        if record is None:
+            self.condemn(Invariant.DURABLE, f"{message_id} has no record")
+        elif record.state is not State.CHARGED and attempt > self._tried[record_id]:
+            self.condemn(Invariant.DURABLE, f"{message_id} was not tried: {record.state}")
 
     def _judge_payment(self, entry: LedgerEntry) -> None:
         record_id = RecordId(entry.metadata["customer_id"], entry.metadata["billing_period"])
@@ -152,6 +178,8 @@ class Judge:
 
     def _judge_record(self, before: Record | None, record: Record) -> None:
         shown = f"{record.customer_id} {record.state}"
+        if record.state in NEEDS_NO_MESSAGE:
+            self._tried[record.record_id] = record.attempt
         if record.state in NO_MONEY and record.record_id in self._payments:
             self.condemn(Invariant.NO_MONEY, shown)
         if record.state is State.CHARGED and record.record_id not in self._payments:
@@ -200,6 +228,9 @@ class Judge:
             for line in self._store.parked_events
         )
 
+    def _is_body_parked(self, body: bytes) -> bool:
+        return any(line.body == body for line in self._store.parked_events)
+
     def _judge_ended(self, record: Record) -> None:
         entry = self._payments.get(record.record_id)
         shown = f"{record.customer_id} {record.state}"
@@ -219,8 +250,7 @@ class Judge:
             message.about.kind is not EventKind.INVALID
             and _record_id(message.about.customer) in self._records
         )
-        is_parked = any(line.body == message.body for line in self._store.parked_events)
-        if not has_record and not is_parked:
+        if not has_record and not self._is_body_parked(message.body):
             self.condemn(Invariant.COMES_TO_REST, f"{message.message_id} was forgotten")
 
 

@@ -23,7 +23,8 @@ def _sides(port: str, *methods: str) -> tuple[str, ...]:
 
 
 _COMMON_PLACES = (
-    *_sides("records", "claim", "due", "finish", "identify", "park", "release", "resume"),
+    *_sides("records", "claim", "finish", "identify", "park", "release", "resume"),
+    *_sides("records", "drop_kept", "keep", "take_due", "take_kept"),
     *_sides("stripe", "read_account"),
     *_sides("settlement", "complete", "dead_letter"),
     "settlement.leave.before",

@@ -1,6 +1,6 @@
 """The records port of one process: the in-memory store behind a database connection that fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from local.simulation.hazards import DATABASE_HAZARDS, Hazard
@@ -8,14 +8,17 @@ from local.simulation.judge import Judge
 from local.simulation.plan import PERIOD
 from local.simulation.stage import ANOTHER_ATTEMPT, Process
 from shared.errors import RecordsUnavailable
+from shared.event import UsageEvent
 from shared.ports import (
     ClaimRequest,
     ClaimResult,
     ClaimVerdict,
+    DueRecord,
     Ending,
     Envelope,
     FinishResult,
     Identity,
+    KeptMessage,
     Note,
     ParkedEvent,
     Release,
@@ -108,9 +111,23 @@ class SimulatedRecords:
         """See `Records.park`."""
         self._call("park", parked.reason, lambda: self._store.park(parked, note))
 
-    def due(self, limit: int) -> Sequence[RecordId]:
-        """See `Records.due`."""
-        return self._call("due", "", lambda: self._store.due(limit))
+    def keep(self, event: UsageEvent, body: bytes, note: Note) -> None:
+        """See `Records.keep`."""
+        shown = f"{event.customer_id} attempt {event.attempt} {note.envelope.message_id}"
+        self._call("keep", shown, lambda: self._store.keep(event, body, note))
+        self._process.stage.cover("kept")
+
+    def take_due(self, lease_seconds: float) -> DueRecord | None:
+        """See `Records.take_due`."""
+        return self._call("take_due", "", lambda: self._store.take_due(lease_seconds))
+
+    def take_kept(self, lease_seconds: float) -> KeptMessage | None:
+        """See `Records.take_kept`."""
+        return self._call("take_kept", "", lambda: self._store.take_kept(lease_seconds))
+
+    def drop_kept(self, number: int) -> None:
+        """See `Records.drop_kept`."""
+        self._call("drop_kept", str(number), lambda: self._store.drop_kept(number))
 
     def _call(self, name: str, shown: str, effect: Callable[[], Result]) -> Result:
         process, stage = self._process, self._process.stage
@@ -178,8 +195,10 @@ def _show_result(result: object) -> str:
         return "identity"
     if isinstance(result, str):
         return result[-6:]
-    if isinstance(result, Sequence):
-        return " ".join(entry.customer_id for entry in result) or "nothing"
+    if isinstance(result, DueRecord):
+        return f"{result.record.customer_id} {_show_record(result.record)}"
+    if isinstance(result, KeptMessage):
+        return f"{result.number} {result.event_id.customer_id} attempt {result.attempt}"
     return str(result)
 
 

@@ -200,6 +200,7 @@ class World:
             self._pending_resubmissions == 0
             and self._stripe.in_flight == 0
             and not self._broker.unsettled()
+            and not self._store.kept_messages
             and all(_has_ended(record.state) for record in self._store.records())
         )
 
@@ -210,6 +211,7 @@ class World:
             if not _has_ended(record.state)
         ]
         messages = [message.message_id for message in self._broker.unsettled()]
+        messages += [f"kept {line.envelope.message_id}" for line in self._store.kept_messages]
         return ", ".join(records + messages)
 
     def _hear(self, line: Mapping[str, object]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from shared.errors import RunError
+from shared.event import UsageEvent
 from shared.outcome import Outcome
 from shared.ports import (
     AttemptLine,
@@ -19,10 +20,13 @@ from shared.ports import (
     ClaimResult,
     ClaimVerdict,
     Clock,
+    Delivery,
+    DueRecord,
     Ending,
     Envelope,
     FinishResult,
     Identity,
+    KeptMessage,
     Note,
     ParkedEvent,
     PeriodStatus,
@@ -32,6 +36,8 @@ from shared.ports import (
 from shared.record import UNFINISHED, Lease, Record, RecordId, State, Verdict
 from shared.runs import CLOSED_OVER_CAP, cap_would_fall, closed_over_cap
 from shared.store.text import storable, storable_envelope, storable_or_none
+
+FIRST_PAUSE = timedelta(minutes=1)
 
 _DEAD_LETTERED = {
     ClaimVerdict.CONFLICT: Outcome.CONFLICT,
@@ -54,13 +60,31 @@ class ParkedLine:
 
 @dataclass(slots=True)
 class _Row:
-    """A record, whose token has it (None once given up), since when, and when reconcile looks."""
+    """A record, whose token has it (None once given up), since when, and when reconcile looks.
+
+    `looks` counts how often reconcile took it up in the attempt that began with `looks_fence`.
+    """
 
     record: Record
     holder: str | None
     due_at: datetime | None
     claimed_at: datetime
     created_at: datetime
+    looks: int = 0
+    looks_fence: int = 0
+
+
+@dataclass(slots=True)
+class KeptLine:
+    """One kept message as the store keeps it."""
+
+    number: int
+    event: UsageEvent
+    body: bytes
+    envelope: Envelope
+    kept_at: datetime
+    due_at: datetime
+    looks: int = 0
 
 
 class MemoryStore:
@@ -78,7 +102,9 @@ class MemoryStore:
         self._identity = Identity(None, None)
         self._attempts: list[tuple[RecordId | None, AttemptLine]] = []
         self._parked_keys: set[tuple[str, str, str, bytes]] = set()
+        self._kept_count = 0
         self.parked_events: list[ParkedLine] = []
+        self.kept_messages: list[KeptLine] = []
         self.suspended = False
         self._fence_base = 0
 
@@ -184,7 +210,11 @@ class MemoryStore:
                 lease_until=self._clock.now(),
             )
             row.holder = None
-            row.due_at = self._after(release.due_in_seconds)
+            if release.due_in_seconds is None:
+                row.due_at = None
+            else:
+                pause = timedelta(seconds=release.due_in_seconds)
+                row.due_at = _later(row.due_at, self._clock.now() + pause)
 
     def park(self, parked: ParkedEvent, note: Note) -> None:
         """See `Records.park`."""
@@ -192,19 +222,59 @@ class MemoryStore:
             self._note(None, note, None)
             self._park(None, parked, note.envelope)
 
-    def due(self, limit: int) -> Sequence[RecordId]:
-        """See `Records.due`."""
+    def keep(self, event: UsageEvent, body: bytes, note: Note) -> None:
+        """See `Records.keep`."""
+        with self._lock:
+            envelope = storable_envelope(note.envelope)
+            name = (envelope.transport, envelope.message_id, body)
+            if name in {
+                (line.envelope.transport, line.envelope.message_id, line.body)
+                for line in self.kept_messages
+            }:
+                return
+            self._kept_count += 1
+            now = self._clock.now()
+            line = KeptLine(self._kept_count, event, body, envelope, now, now + FIRST_PAUSE)
+            self.kept_messages.append(line)
+            self._add_line(RecordId(event.customer_id, event.billing_period), note, None, None)
+
+    def take_due(self, lease_seconds: float) -> DueRecord | None:
+        """See `Records.take_due`."""
+        with self._lock:
+            due = self._due_rows()
+            if self.suspended or not due:
+                return None
+            row = self._rows[due[0][1]]
+            if row.looks_fence != row.record.attempt_fence:
+                row.looks, row.looks_fence = 0, row.record.attempt_fence
+            row.looks += 1
+            now = self._clock.now()
+            row.due_at = now + _reconcile_pause(row.looks, lease_seconds)
+            age = now - row.record.attempt_started_at
+            return DueRecord(row.record, age.total_seconds())
+
+    def take_kept(self, lease_seconds: float) -> KeptMessage | None:
+        """See `Records.take_kept`."""
         with self._lock:
             now = self._clock.now()
-            waiting = [
-                (row.due_at, record_id.customer_id, record_id.billing_period)
-                for record_id, row in self._rows.items()
-                if row.record.state in UNFINISHED
-                and row.record.lease_until <= now
-                and row.due_at is not None
-                and row.due_at <= now
-            ]
-            return [RecordId(*key) for _, *key in sorted(waiting)[:limit]]
+            due = [line for line in self.kept_messages if line.due_at <= now]
+            if self.suspended or not due:
+                return None
+            line = min(due, key=lambda line: (line.due_at, line.number))
+            line.looks += 1
+            line.due_at = now + _reconcile_pause(line.looks, lease_seconds)
+            return KeptMessage(
+                number=line.number,
+                event_id=RecordId(line.event.customer_id, line.event.billing_period),
+                attempt=line.event.attempt,
+                delivery=Delivery(line.body, replace(line.envelope, delivery_count=None)),
+                age_seconds=(now - line.kept_at).total_seconds(),
+            )
+
+    def drop_kept(self, number: int) -> None:
+        """See `Records.drop_kept`."""
+        with self._lock:
+            self.kept_messages = [line for line in self.kept_messages if line.number != number]
 
     def open_run(
         self, billing_period: str, currency: str, expected_cents: int, cap_cents: int
@@ -238,6 +308,7 @@ class MemoryStore:
                 self._clock.now(),
             )
             self._runs[billing_period] = run
+            self._hasten_kept(run)
             return run, True
 
     def get_run(self, billing_period: str) -> Run | None:
@@ -260,8 +331,11 @@ class MemoryStore:
             run = self._existing_run(billing_period)
             if run.closed_reason == CLOSED_OVER_CAP:
                 raise closed_over_cap(run)
+            if run.is_open:
+                return run
             run = replace(run, is_open=True, closed_reason=None)
             self._runs[billing_period] = run
+            self._hasten_kept(run)
             return run
 
     def raise_cap(self, billing_period: str, cap_cents: int) -> Run:
@@ -280,6 +354,7 @@ class MemoryStore:
                 closed_reason=None if reopens else run.closed_reason,
             )
             self._runs[billing_period] = run
+            self._hasten_kept(run)
             return run
 
     def status(self, billing_period: str) -> PeriodStatus:
@@ -303,6 +378,9 @@ class MemoryStore:
                     line.record_id is not None and line.record_id.billing_period == billing_period
                     for line in self.parked_events
                 ),
+                kept_message_count=sum(
+                    line.event.billing_period == billing_period for line in self.kept_messages
+                ),
                 oldest_unfinished=min(
                     unfinished,
                     key=lambda record: (record.attempt_started_at, record.customer_id),
@@ -322,10 +400,42 @@ class MemoryStore:
         with self._lock:
             return [line for owner, line in self._attempts if owner == record_id][-limit:]
 
+    def due(self, limit: int) -> Sequence[RecordId]:
+        """See `Reports.due`."""
+        with self._lock:
+            now = self._clock.now()
+            kept = [
+                (line.due_at, RecordId(line.event.customer_id, line.event.billing_period))
+                for line in self.kept_messages
+                if line.due_at <= now
+            ]
+            return [record_id for _, record_id in sorted([*self._due_rows(), *kept], key=_age)][
+                :limit
+            ]
+
     def records(self) -> Sequence[Record]:
         """All records, for a test to look at."""
         with self._lock:
             return [row.record for row in self._rows.values()]
+
+    def _due_rows(self) -> list[tuple[datetime, RecordId]]:
+        """Unfinished records that nobody holds and whose time has come, oldest first."""
+        now = self._clock.now()
+        due = [
+            (row.due_at, record_id)
+            for record_id, row in self._rows.items()
+            if row.record.state in UNFINISHED
+            and row.record.lease_until <= now
+            and row.due_at is not None
+            and row.due_at <= now
+        ]
+        return sorted(due, key=_age)
+
+    def _hasten_kept(self, run: Run) -> None:
+        """What waits for a run, or for room in it, need not wait any longer."""
+        for line in self.kept_messages:
+            if run.is_open and line.event.billing_period == run.billing_period:
+                line.due_at, line.looks = self._clock.now(), 0
 
     def _is_claimed_before(self, row: _Row, token: str) -> bool:
         """Whether this very claim was made before and only its answer was lost."""
@@ -511,7 +621,7 @@ class MemoryStore:
             lease_until=now,
         )
         row.holder = None
-        row.due_at = now + timedelta(hours=1) if keeps_hold else None
+        row.due_at = _later(row.due_at, now + timedelta(hours=1)) if keeps_hold else None
         run = self._runs.get(record.billing_period)
         if run is None or run.currency != record.fingerprint.currency:
             return False
@@ -537,9 +647,6 @@ class MemoryStore:
     def _update(self, row: _Row, **changes: object) -> None:
         changed = replace(row.record, **changes)  # type: ignore[arg-type]
         row.record = replace(changed, updated_at=self._clock.now())
-
-    def _after(self, seconds: float | None) -> datetime | None:
-        return None if seconds is None else self._clock.now() + timedelta(seconds=seconds)
 
     def _existing_run(self, billing_period: str) -> Run:
         run = self._runs.get(billing_period)
@@ -570,10 +677,15 @@ class MemoryStore:
 
     def _note(self, record_id: RecordId | None, note: Note, fence: int | None) -> None:
         row = self._rows.get(record_id) if record_id else None
+        self._add_line(record_id, note, row.record.attempt if row else None, fence)
+
+    def _add_line(
+        self, record_id: RecordId | None, note: Note, attempt: int | None, fence: int | None
+    ) -> None:
         envelope = storable_envelope(note.envelope)
         line = AttemptLine(
             noted_at=self._clock.now(),
-            attempt=row.record.attempt if row else None,
+            attempt=attempt,
             fence=fence,
             transport=envelope.transport,
             message_id=envelope.message_id,
@@ -599,3 +711,21 @@ class MemoryStore:
         self.parked_events.append(
             ParkedLine(record_id, parked.reason, description, parked.body, kept)
         )
+
+
+def _reconcile_pause(looks: int, lease_seconds: float) -> timedelta:
+    """How long what reconcile takes up is to rest, by how often it was taken up."""
+    lease = timedelta(seconds=lease_seconds)
+    if looks <= 6:
+        return max(lease, timedelta(minutes=5))
+    return max(lease, timedelta(hours=1) if looks <= 30 else timedelta(hours=24))
+
+
+def _later(before: datetime | None, moment: datetime) -> datetime:
+    """What reconcile lets rest for longer stays at rest."""
+    return moment if before is None else max(before, moment)
+
+
+def _age(due: tuple[datetime, RecordId]) -> tuple[datetime, str, str]:
+    due_at, record_id = due
+    return due_at, record_id.customer_id, record_id.billing_period

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.errors import RunError
+from shared.event import UsageEvent
 from shared.ports import (
     Adoption,
     AdoptResult,
@@ -19,11 +20,13 @@ from shared.ports import (
     ClaimResult,
     ClaimVerdict,
     DoubtedCreate,
+    DueRecord,
     Ending,
     Envelope,
     FinishResult,
     FoundPayment,
     Identity,
+    KeptMessage,
     Note,
     ParkedEvent,
     PeriodStatus,
@@ -56,7 +59,8 @@ class PostgresStore:
     ) -> None:
         self._caller = Caller(database_url, pool_size, pool_wait_seconds)
         # Sending a statement again is safe although the first may have been committed: claims
-        # carry a token, and every other write names its fence.
+        # carry a token, every other write to a record names its fence, and what reconcile has taken
+        # up comes again.
         self._run = self._caller.run
 
     def close(self) -> None:
@@ -147,9 +151,33 @@ class PostgresStore:
             [parked.reason, storable(parked.description), parked.body, rows.note_parameter(note)],
         )
 
-    def due(self, limit: int) -> Sequence[RecordId]:
-        """See `Records.due`."""
-        return [RecordId(*row) for row in self._run(queries.DUE, [limit])]
+    def keep(self, event: UsageEvent, body: bytes, note: Note) -> None:
+        """See `Records.keep`."""
+        self._run(
+            queries.KEEP,
+            [
+                event.customer_id,
+                event.billing_period,
+                event.attempt,
+                body,
+                rows.note_parameter(note),
+            ],
+        )
+
+    def take_due(self, lease_seconds: float) -> DueRecord | None:
+        """See `Records.take_due`."""
+        ((stored_row, age_seconds),) = self._run(queries.TAKE_DUE, [lease_seconds])
+        record = rows.read_record(stored_row)
+        return DueRecord(record, age_seconds) if record else None
+
+    def take_kept(self, lease_seconds: float) -> KeptMessage | None:
+        """See `Records.take_kept`."""
+        ((kept_row, body, age_seconds),) = self._run(queries.TAKE_KEPT, [lease_seconds])
+        return rows.read_kept(kept_row, body, age_seconds) if kept_row else None
+
+    def drop_kept(self, number: int) -> None:
+        """See `Records.drop_kept`."""
+        self._run(queries.DROP_KEPT, [number])
 
     def open_run(
         self, billing_period: str, currency: str, expected_cents: int, cap_cents: int
@@ -194,13 +222,14 @@ class PostgresStore:
     def status(self, billing_period: str) -> PeriodStatus:
         """See `Reports.status`."""
         (row,) = self._run(queries.STATUS, {"billing_period": billing_period})
-        run, counted, parked_event_count, oldest, database_time = row
+        run, counted, parked_event_count, kept_message_count, oldest, database_time = row
         return PeriodStatus(
             billing_period=billing_period,
             run=rows.read_run(run) if run else None,
             count_by_state={State(each["state"]): each["records"] for each in counted or []},
             cents_by_state={State(each["state"]): each["cents"] for each in counted or []},
             parked_event_count=parked_event_count,
+            kept_message_count=kept_message_count,
             oldest_unfinished=rows.read_record(oldest),
             database_time=database_time,
         )
@@ -214,6 +243,10 @@ class PostgresStore:
         """See `Reports.attempts`."""
         found = self._run(queries.ATTEMPTS, [*_key(record_id), limit])
         return [AttemptLine(*row) for row in found]
+
+    def due(self, limit: int) -> Sequence[RecordId]:
+        """See `Reports.due`."""
+        return [RecordId(*row) for row in self._run(queries.DUE, [limit])]
 
     def adopt(self, found: FoundPayment, envelope: Envelope, *, dry_run: bool) -> AdoptResult:
         """See `Adoptions.adopt`."""

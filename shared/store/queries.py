@@ -26,13 +26,28 @@ RELEASE = "SELECT chargeonce.release(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 PARK = "SELECT chargeonce.park_invalid(%s, %s, %s, %s)"
 
+KEEP = "SELECT chargeonce.keep(%s, %s, %s, %s, %s)"
+
+TAKE_DUE = "SELECT stored_row, age_seconds FROM chargeonce.take_due(%s)"
+
+TAKE_KEPT = "SELECT kept_row, kept_body, age_seconds FROM chargeonce.take_kept(%s)"
+
+DROP_KEPT = "SELECT chargeonce.drop_kept(%s)"
+
 # now() and not clock_timestamp(), which no index can be searched by.
 DUE = """
 SELECT customer_id, billing_period
-FROM chargeonce.records
-WHERE state IN ('in_progress', 'in_doubt', 'processing')
-  AND due_at <= now()
-  AND lease_until <= now()
+FROM (
+    SELECT record.customer_id, record.billing_period, record.due_at
+    FROM chargeonce.records AS record
+    WHERE record.state IN ('in_progress', 'in_doubt', 'processing')
+      AND record.due_at <= now()
+      AND record.lease_until <= now()
+    UNION ALL
+    SELECT kept.customer_id, kept.billing_period, kept.due_at
+    FROM chargeonce.kept_messages AS kept
+    WHERE kept.due_at <= now()
+) AS due
 ORDER BY due_at, customer_id, billing_period
 LIMIT %s
 """
@@ -89,6 +104,10 @@ SELECT
     (
         SELECT count(*) FROM chargeonce.parked_events AS parked
         WHERE parked.billing_period = %(billing_period)s
+    ),
+    (
+        SELECT count(*) FROM chargeonce.kept_messages AS kept
+        WHERE kept.billing_period = %(billing_period)s
     ),
     (
         SELECT to_jsonb(record) FROM chargeonce.records AS record

@@ -9,8 +9,17 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from shared.event import Fingerprint
-from shared.ports import ClaimRequest, Envelope, FoundPayment, Note, ParkedEvent, Run
-from shared.record import Flow, Record, State, Verdict
+from shared.ports import (
+    ClaimRequest,
+    Delivery,
+    Envelope,
+    FoundPayment,
+    KeptMessage,
+    Note,
+    ParkedEvent,
+    Run,
+)
+from shared.record import Flow, Record, RecordId, State, Verdict
 from shared.store.text import storable, storable_envelope, storable_or_none
 
 Row = Mapping[str, Any]
@@ -158,6 +167,18 @@ def read_run(row: Row) -> Run:
         is_open=row["is_open"],
         closed_reason=row["closed_reason"],
         opened_at=datetime.fromisoformat(row["opened_at"]),
+    )
+
+
+def read_kept(row: Row, body: bytes, age_seconds: float) -> KeptMessage:
+    """A kept message from its row as JSON without the body."""
+    envelope = Envelope(row["transport"], row["message_id"], None, row["attributes"])
+    return KeptMessage(
+        number=row["id"],
+        event_id=RecordId(row["customer_id"], row["billing_period"]),
+        attempt=row["attempt"],
+        delivery=Delivery(body, envelope),
+        age_seconds=age_seconds,
     )
 
 

@@ -11,13 +11,17 @@ import pytest
 
 from shared.errors import RecordsUnavailable, RunError
 from shared.outcome import Outcome
+from shared.ports import DueRecord
+from shared.record import RecordId
 from shared.settings import Settings, read_settings
+from shared.store.memory import MemoryStore
 from shared.store.postgres import PostgresStore
 from shared.store.timers import PostgresTimers
 from shared.timers import LEASE_SECONDS, open_run_once, reconcile_once
 from tests.support.bench import at_once
 from tests.support.clock import ManualClock
 from tests.support.servicebus import LogLines
+from tests.support.store import PERIOD, claim_request
 
 NOW = datetime(2026, 12, 1, 3, tzinfo=UTC)
 NOWHERE = "postgresql://127.0.0.1:1/none"
@@ -174,7 +178,7 @@ def test_database_that_is_away_is_said_to_be_away() -> None:
 
 
 class SlowRecords:
-    """Stands in for the database and the biller: a hundred records, each a minute's work.
+    """Stands in for the database and the biller: any number of records, each a minute's work.
 
     Args:
         clock: moved on by each.
@@ -182,21 +186,29 @@ class SlowRecords:
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
+        self._store = MemoryStore(clock)
+        self._store.open_run(PERIOD, "usd", 10**9, 10**9)
         self._is_free = True
-        self.resumed: list[int] = []
+        self.lease_seconds = 180.0
+        self.resumed: list[str] = []
 
     def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
         """See `Timers`: once."""
         is_free, self._is_free = self._is_free, False
         return is_free
 
-    def due(self, limit: int) -> list[int]:
-        """See `Records`."""
-        return list(range(100))
+    def take_due(self, lease_seconds: float) -> DueRecord:
+        """See `Records`: there is always one more."""
+        record = self._store.claim(claim_request(f"customer-{len(self.resumed)}")).record
+        assert record is not None
+        return DueRecord(record, lease_seconds)
 
-    def resume(self, record_id: int) -> Outcome:
+    def take_kept(self, lease_seconds: float) -> None:
+        """See `Records`: none."""
+
+    def resume(self, record_id: RecordId) -> Outcome:
         """See `Biller`."""
-        self.resumed.append(record_id)
+        self.resumed.append(record_id.customer_id)
         self._clock.advance(60)
         return Outcome.CHARGED
 
@@ -207,4 +219,4 @@ def test_reconcile_runs_once_and_ends_in_time() -> None:
     slow: Any = SlowRecords(clock)
     for _ in range(2):
         reconcile_once(slow, slow, slow, clock)
-    assert slow.resumed == [0, 1]
+    assert slow.resumed == ["customer-0", "customer-1"]

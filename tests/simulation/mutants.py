@@ -291,10 +291,10 @@ def _defect_in_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _higher_attempt_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def keep_nothing(decision: Decision, event: UsageEvent) -> Decision:
+    def settle_anyway(decision: Decision, event: UsageEvent) -> Decision:
         return decision
 
-    monkeypatch.setattr(biller, "_keep_higher_attempt", keep_nothing)
+    monkeypatch.setattr(biller, "_leave_higher_attempt", settle_anyway)
 
 
 _TWO_STEPS = Flows.PAYMENT_INTENT

@@ -8,10 +8,11 @@ from uuid import UUID
 import pytest
 
 from shared.errors import RunError
-from shared.ports import ClaimRequest, ClaimResult, ParkedEvent, Run
+from shared.ports import ClaimRequest, ClaimResult, KeptMessage, ParkedEvent, Run
 from shared.record import UNFINISHED, Flow, Record, RecordId, State, Verdict
 from tests.support.store import (
     BODY,
+    LEASE_SECONDS,
     PERIOD,
     MemoryUnderTest,
     PostgresUnderTest,
@@ -24,6 +25,8 @@ from tests.support.store import (
 
 SEEDS = 30
 STEPS = 70
+# A real clock goes on between two calls, and who came first is due first.
+TICK_SECONDS = 0.001
 CUSTOMERS = ("ann", "bob", "cid")
 PAYMENTS = ("pi_1", "pi_2")
 
@@ -60,6 +63,8 @@ class Script:
             self._pass_time,
             self._change_run,
             self._intervene,
+            self._reconcile,
+            self._keep,
         ]
         return self.chance.choice(steps)()
 
@@ -131,6 +136,24 @@ class Script:
         verdict = Verdict(self.chance.choice([State.DECLINED, State.PARKED]), "code", "message")
         return lambda stores: stores.store.store_verdict(record.lease, verdict)
 
+    def _keep(self) -> Step:
+        customer_id = self.chance.choice(CUSTOMERS)
+        message_id = f"message-{self.chance.randrange(3)}"
+        return lambda stores: stores.keep(customer_id, message_id)
+
+    def _reconcile(self) -> Step:
+        if self.chance.random() < 0.5:
+            return lambda stores: stores.store.take_due(LEASE_SECONDS)
+
+        def deliver(stores: StoreUnderTest) -> KeptMessage | None:
+            kept = stores.take_kept()
+            if drops and kept is not None:
+                stores.store.drop_kept(kept.number)
+            return kept
+
+        drops = self.chance.random() < 0.3
+        return deliver
+
     def _pass_time(self) -> Step:
         seconds = self.chance.choice([90.0, 400.0, 8000.0])
         return lambda stores: stores.pass_time(seconds)
@@ -182,6 +205,7 @@ def test_both_stores_give_the_same_answers(seed: int, postgres: PostgresUnderTes
     memory = MemoryUnderTest()
     for number in range(STEPS):
         step = script.next_step()
+        memory.pass_time(TICK_SECONDS)
         expected, found = step(memory), step(postgres)
         assert timeless(found) == timeless(expected), f"step {number}"
         script.note(found)

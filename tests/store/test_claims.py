@@ -302,7 +302,7 @@ def test_a_refusal_by_the_run_leaves_no_row_and_keeps_the_message_once(
         assert (result.verdict, result.record) == (verdict, None)
     assert stores.record() is None
     assert stores.money() == (0, 0)
-    (message,) = stores.kept_messages()
+    (message,) = stores.parked_messages()
     assert (message.reason, message.description) == (reason, str(verdict))
     assert (message.body, message.billing_period) == (BODY, PERIOD)
     assert (message.transport, message.message_id) == ("pubsub-push", "message-7")
@@ -310,7 +310,7 @@ def test_a_refusal_by_the_run_leaves_no_row_and_keeps_the_message_once(
     assert stores.decisions() == [str(verdict)] * 2
 
     stores.claim(envelope=envelope("message-8"))
-    assert len(stores.kept_messages()) == 2, "another message is another loss"
+    assert len(stores.parked_messages()) == 2, "another message is another loss"
 
 
 @pytest.mark.parametrize("state", [State.DECLINED, State.REJECTED, State.PARKED])
@@ -351,7 +351,7 @@ def test_a_rejected_record_keeps_each_message_that_finds_it(billing: StoreUnderT
     for message_id in ("message-1", "message-2", "message-2"):
         billing.claim(envelope=envelope(message_id))
     assert billing.reasons() == ["Rejected", "Rejected"]
-    assert [kept.description for kept in billing.kept_messages()] == ["already_rejected"] * 2
+    assert [kept.description for kept in billing.parked_messages()] == ["already_rejected"] * 2
 
 
 @pytest.mark.parametrize("state", [State.CHARGED, State.DECLINED, State.PROCESSING])
@@ -439,7 +439,7 @@ def test_text_that_a_database_cannot_hold_is_replaced(billing: StoreUnderTest) -
     odd = Envelope("pubsub-push", "a\x00b\ud800", None, {"k\x00": "v\udfff", "fine": "é😀"})
     billing.store.close_run(PERIOD, "by\x00hand")
     billing.claim(envelope=odd)
-    (message,) = billing.kept_messages()
+    (message,) = billing.parked_messages()
     assert message.message_id == "a\ufffdb\ufffd"
     assert message.delivery_count is None
     assert message.attributes == {"k\ufffd": "v\ufffd", "fine": "é😀"}
@@ -452,6 +452,6 @@ def test_a_message_id_of_any_length_is_kept_in_part(billing: StoreUnderTest) -> 
     billing.store.close_run(PERIOD, "by hand")
     for _ in range(2):
         billing.claim(envelope=envelope("".join(str(uuid4()) for _ in range(300))))
-    first, second = billing.kept_messages()
+    first, second = billing.parked_messages()
     assert len(first.message_id) == len(second.message_id) == 512
     assert first.message_id != second.message_id

@@ -359,7 +359,7 @@ def test_a_message_that_will_be_dead_lettered_is_kept_with_its_ending(
     parked = ParkedEvent(Outcome.REJECTED.reason, "no such\x00customer", BODY)
     for _ in range(2):
         billing.finish(record, State.REJECTED, code="resource_missing", parked=parked)
-    (message,) = billing.kept_messages()
+    (message,) = billing.parked_messages()
     assert (message.reason, message.description) == ("Rejected", "no such\ufffdcustomer")
     assert (message.body, message.message_id) == (BODY, "message-1")
     assert message.billing_period == PERIOD
@@ -453,7 +453,7 @@ def test_a_message_without_a_record_is_kept_once(billing: StoreUnderTest) -> Non
     note = Note(envelope("message-9"), "invalid_event", code="body")
     for _ in range(2):
         billing.store.park(parked, note)
-    (message,) = billing.kept_messages()
+    (message,) = billing.parked_messages()
     assert (message.reason, message.body) == ("InvalidEvent", b"\x00\xff")
     assert message.description == "body: is not JSON\ufffd"
     assert (message.message_id, message.billing_period) == ("message-9", None)

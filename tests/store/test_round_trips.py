@@ -94,6 +94,7 @@ class Counted:
         stripe: ScriptedStripe,
         flow: Flow = Flow.PAYMENT_INTENT,
         body: bytes | None = None,
+        delivery_count: int = 1,
         **fields: Any,
     ) -> tuple[Outcome, int]:
         """Handle a delivery; return its outcome and how many round trips it took."""
@@ -111,13 +112,15 @@ class Counted:
         fine = {**event, "customer_id": warm_up, "amount_cents": 1, "payment_method_id": "pm_1"}
         self._handle(biller, json.dumps(fine).encode())
         self._proxy.reset()
-        outcome = self._handle(biller, json.dumps(event).encode() if body is None else body)
+        sent = json.dumps(event).encode() if body is None else body
+        outcome = self._handle(biller, sent, delivery_count)
         assert self._proxy.transactions == self._proxy.round_trips, "each one is committed"
         assert self._proxy.connections == 0
         return outcome, self._proxy.round_trips
 
-    def _handle(self, biller: Biller, body: bytes) -> Outcome:
-        return biller.handle(Delivery(body, envelope()), IgnoredSettlement())
+    def _handle(self, biller: Biller, body: bytes, delivery_count: int = 1) -> Outcome:
+        delivery = Delivery(body, envelope(delivery_count=delivery_count))
+        return biller.handle(delivery, IgnoredSettlement())
 
 
 @pytest.fixture
@@ -222,6 +225,15 @@ def test_a_refused_claim_takes_one(counted: Counted, postgres: PostgresUnderTest
     assert postgres.money() == (0, 1)
 
 
+def test_a_kept_message_takes_one_more(counted: Counted, postgres: PostgresUnderTest) -> None:
+    """Goal: only near the broker's limit, and only where the message would be left."""
+    assert counted.deliver(ScriptedStripe(), delivery_count=9) == (Outcome.CHARGED, 3)
+    waiting: dict[str, Any] = {"customer_id": "waiting", "billing_period": "2027-01"}
+    assert counted.deliver(ScriptedStripe(), **waiting) == (Outcome.RUN_MISSING, 1)
+    kept = counted.deliver(ScriptedStripe(), delivery_count=9, **waiting)
+    assert kept == (Outcome.HANDED_OVER, 2)
+
+
 @pytest.mark.parametrize("rows", [0, 5], ids=["empty", "nearly empty"])
 def test_records_are_found_by_their_key_whatever_was_there_when_the_session_began(
     migrated_database_url: str, rows: int
@@ -245,6 +257,11 @@ def test_records_are_found_by_their_key_whatever_was_there_when_the_session_bega
         resumed = store.resume(record.record_id, envelope(), 180.0, token).record
         assert resumed is not None
         store.finish(resumed, Ending(State.CHARGED, "pi_1"), note, None)
+        store.keep(claim_request(customer_id).event, customer_id.encode(), note)
+        kept = store.take_kept(180.0)
+        assert store.take_due(180.0) is None
+        if kept is not None:
+            store.drop_kept(kept.number)
 
     with psycopg.connect(migrated_database_url, autocommit=True) as connection:
         for number in range(rows):

@@ -89,6 +89,27 @@ class RecordedSettlement:
             raise self._failure
 
 
+class DyingStore:
+    """The store, seen by a process that dies at one call; see `Bench.dying_store`."""
+
+    def __init__(self, store: PostgresStore, method: str, *, commits: bool) -> None:
+        self._store = store
+        self._method = method
+        self._commits = commits
+
+    def __getattr__(self, name: str) -> Any:
+        actual = getattr(self._store, name)
+        if name != self._method:
+            return actual
+
+        def die(*arguments: Any) -> None:
+            if self._commits:
+                actual(*arguments)
+            raise Killed
+
+        return die
+
+
 Before = Callable[[StripeRequest], StripeResponse | NoResponse | None]
 After = Callable[[StripeRequest, StripeResponse | NoResponse], StripeResponse | NoResponse]
 
@@ -140,7 +161,7 @@ class Bench:
         self._connection.execute(
             """
             TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
-                chargeonce.parked_events
+                chargeonce.parked_events, chargeonce.kept_messages
             """
         )
         self._connection.execute("UPDATE chargeonce.cluster SET account_id = NULL, livemode = NULL")
@@ -205,11 +226,24 @@ class Bench:
 
     def deliver_and_die(self, biller: Biller, **fields: Any) -> None:
         """Deliver to a process that dies on the way; its lease stays behind."""
+        self.die(lambda: self.deliver(biller, **fields))
+
+    def die(self, action: Callable[[], object]) -> None:
+        """Do something in a process that dies over it."""
         try:
-            self.deliver(biller, **fields)
+            action()
         except Killed:
             return
         raise AssertionError("the process was meant to die")
+
+    def dying_store(self, method: str, *, commits: bool = False) -> Any:
+        """The store, seen by a process that dies at one call.
+
+        Args:
+            method: the call.
+            commits: whether it dies after the call was committed, or before it is made.
+        """
+        return DyingStore(self.store, method, commits=commits)
 
     def record(self, customer_id: str = "customer-1") -> Record:
         """The record, which must be there."""
@@ -255,6 +289,7 @@ class Bench:
                 due_at = CASE WHEN due_at > now() THEN now() ELSE due_at END
             """
         )
+        self._connection.execute("UPDATE chargeonce.kept_messages SET due_at = now()")
 
     def let_hours_pass(self, hours: float) -> None:
         """Move the database's and Stripe's time on, leases and keys with it."""
@@ -269,12 +304,25 @@ class Bench:
             """,
             {"seconds": hours * HOUR_SECONDS},
         )
+        self._connection.execute(
+            """
+            UPDATE chargeonce.kept_messages
+            SET kept_at = kept_at - make_interval(secs => %(seconds)s),
+                due_at = due_at - make_interval(secs => %(seconds)s)
+            """,
+            {"seconds": hours * HOUR_SECONDS},
+        )
         self.stripe.advance_clock(hours * HOUR_SECONDS)
 
     def reconcile(self, biller: Biller | None = None) -> dict[Outcome, int]:
         """One round of reconcile, everything being due."""
         self.lapse_leases()
         return dict(reconcile(biller or self.biller(), self.store))
+
+    def kept_count(self) -> int:
+        """How many messages are kept."""
+        ((count,),) = self.query("SELECT count(*) FROM chargeonce.kept_messages")
+        return int(count)
 
     def parked_reasons(self) -> list[str]:
         """The reasons of the parked events, oldest first."""
@@ -286,6 +334,10 @@ class Bench:
     def execute(self, statement: str) -> None:
         """Do something to the database by hand."""
         self._connection.execute(statement.encode())
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        """Ask the database by hand."""
+        return self._connection.execute(statement.encode()).fetchall()
 
 
 def matches(request: StripeRequest, path: str) -> bool:

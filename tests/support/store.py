@@ -17,9 +17,11 @@ from shared.ports import (
     ClaimRequest,
     ClaimResult,
     ClaimVerdict,
+    DueRecord,
     Ending,
     Envelope,
     FinishResult,
+    KeptMessage,
     Note,
     Orphanage,
     ParkedEvent,
@@ -50,7 +52,7 @@ class AnyStore(Records, Runs, Reports, Rebuilds, Orphanage, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMessage:
+class ParkedMessage:
     """A parked event, as either store keeps it."""
 
     reason: str
@@ -123,7 +125,7 @@ class StoreUnderTest(ABC):
         """Move the store's time on."""
 
     @abstractmethod
-    def kept_messages(self) -> list[KeptMessage]:
+    def parked_messages(self) -> list[ParkedMessage]:
         """The parked events, oldest first."""
 
     @abstractmethod
@@ -219,6 +221,31 @@ class StoreUnderTest(ABC):
         assert result.record is not None
         return result.record
 
+    def keep(
+        self,
+        customer_id: str = CUSTOMER,
+        message_id: str = "message-1",
+        billing_period: str = PERIOD,
+        body: bytes = BODY,
+    ) -> None:
+        """Keep the usual message, near its broker's limit."""
+        event = claim_request(customer_id, billing_period=billing_period).event
+        note = Note(envelope(message_id, 9), "handed_over", "run_missing")
+        self.store.keep(event, body, note)
+
+    def take_due(self) -> str | None:
+        """Take up what has been due for longest; the customer of its record."""
+        taken = self.store.take_due(LEASE_SECONDS)
+        return taken.record.customer_id if taken else None
+
+    def take_kept(self) -> KeptMessage | None:
+        """Take up the kept message that has been due for longest."""
+        return self.store.take_kept(LEASE_SECONDS)
+
+    def kept_count(self) -> int:
+        """How many messages of the usual period are kept."""
+        return self.store.status(PERIOD).kept_message_count
+
     def due(self, limit: int = 100) -> list[str]:
         """The customers whose records are due."""
         return [record_id.customer_id for record_id in self.store.due(limit)]
@@ -233,7 +260,7 @@ class StoreUnderTest(ABC):
 
     def reasons(self) -> list[str]:
         """Why messages were parked."""
-        return [message.reason for message in self.kept_messages()]
+        return [message.reason for message in self.parked_messages()]
 
 
 def timeless(result: object) -> object:
@@ -260,8 +287,13 @@ def timeless(result: object) -> object:
             dict(result.count_by_state),
             dict(result.cents_by_state),
             result.parked_event_count,
+            result.kept_message_count,
             oldest and oldest.record_id,
         )
+    if isinstance(result, DueRecord):
+        return timeless(result.record)
+    if isinstance(result, KeptMessage):
+        return replace(result, number=0, age_seconds=0)
     if isinstance(result, tuple):
         return tuple(timeless(each) for each in result)
     return result
@@ -275,7 +307,7 @@ def everything_seen(stores: StoreUnderTest, customer_ids: Iterable[str]) -> list
         seen.extend(
             replace(line, noted_at=LONG_AGO) for line in stores.attempts(customer_id, limit=1000)
         )
-    return [*seen, *stores.kept_messages()]
+    return [*seen, *stores.parked_messages()]
 
 
 class MemoryUnderTest(StoreUnderTest):
@@ -290,10 +322,10 @@ class MemoryUnderTest(StoreUnderTest):
         """See `StoreUnderTest`."""
         self._clock.advance(seconds)
 
-    def kept_messages(self) -> list[KeptMessage]:
+    def parked_messages(self) -> list[ParkedMessage]:
         """See `StoreUnderTest`."""
         return [
-            KeptMessage(
+            ParkedMessage(
                 line.reason,
                 line.description,
                 line.body,
@@ -346,6 +378,7 @@ class PostgresUnderTest(StoreUnderTest):
             DELETE FROM chargeonce.attempts;
             DELETE FROM chargeonce.parked_events;
             DELETE FROM chargeonce.rebuilds;
+            DELETE FROM chargeonce.kept_messages;
             UPDATE chargeonce.cluster
             SET account_id = NULL,
                 fence_base = 0,
@@ -375,8 +408,16 @@ class PostgresUnderTest(StoreUnderTest):
             """,
             {"seconds": seconds},
         )
+        self._connection.execute(
+            """
+            UPDATE chargeonce.kept_messages
+            SET kept_at = kept_at - make_interval(secs => %(seconds)s),
+                due_at = due_at - make_interval(secs => %(seconds)s)
+            """,
+            {"seconds": seconds},
+        )
 
-    def kept_messages(self) -> list[KeptMessage]:
+    def parked_messages(self) -> list[ParkedMessage]:
         """See `StoreUnderTest`."""
         rows = self._connection.execute(
             """
@@ -386,7 +427,7 @@ class PostgresUnderTest(StoreUnderTest):
             ORDER BY id
             """
         ).fetchall()
-        return [KeptMessage(*row) for row in rows]
+        return [ParkedMessage(*row) for row in rows]
 
     def suspend(self) -> None:
         """See `StoreUnderTest`."""
