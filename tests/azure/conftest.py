@@ -1,8 +1,5 @@
 """Both ways to bill from Service Bus, with everything that they talk to."""
 
-import gc
-import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
@@ -20,6 +17,7 @@ from local.servicebus_emulator import (
     SubscriptionOptions,
 )
 from local.stripe_simulator import serve_in_thread
+from tests.support.missing import skip_outside_ci
 from tests.support.servicebus import (
     LOCK_SECONDS,
     Desk,
@@ -34,26 +32,17 @@ OpenDesk: TypeAlias = Callable[[str], AbstractContextManager[Desk]]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_broken_connections() -> Iterator[None]:
-    """Collect the sockets that the SDK leaves open when its connection is cut.
-
-    Else whichever test runs when they are collected fails for the warning.
-    """
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+def _forget_broken_connections(forget_broken_connections: None) -> None:
+    """Every module here cuts connections."""
 
 
 @pytest.fixture(scope="session")
 def requires_functions_runtime() -> None:
     """The real Functions runtime, which does not exist everywhere."""
-    if not MISSING:
-        return
-    reason = f"the Functions runtime exists for Python 3.13 on Linux alone (missing: {MISSING})"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    if MISSING:
+        skip_outside_ci(
+            f"the Functions runtime exists for Python 3.13 on Linux alone (missing: {MISSING})"
+        )
 
 
 @pytest.fixture(scope="session")
