@@ -10,8 +10,10 @@ from local.servicebus_emulator.errors import (
     BrokerError,
     DecodeError,
     NotSupported,
+    Refused,
 )
 from local.servicebus_emulator.exchange import RequestTarget
+from local.servicebus_emulator.faults import SEND_FAULTS, Candidate, FaultPlan
 from local.servicebus_emulator.hub import Hub
 from local.servicebus_emulator.incoming import IncomingLink, Target
 from local.servicebus_emulator.links import Link, LinkPort
@@ -29,6 +31,7 @@ from local.servicebus_emulator.wire_types import Described, Value
 
 SESSION_FILTER: Final = "com.microsoft:session-filter"
 
+_SEND: Final = "send"
 _SOURCE: Final = 0x28
 _TARGET: Final = 0x29
 _COORDINATOR: Final = 0x30
@@ -56,13 +59,19 @@ class PublishTarget:
 
     Args:
         destination: The queue or topic.
+        faults: What keeps messages out.
     """
 
-    def __init__(self, destination: Destination) -> None:
+    def __init__(self, destination: Destination, faults: FaultPlan) -> None:
         self._destination = destination
+        self._faults = faults
 
     def accept(self, message_format: int, payload: bytes) -> Outcome:
         """Take one message or a batch in, and return what the client is told."""
+        fault = self._faults.choose(SEND_FAULTS, Candidate(self._destination.path, _SEND))
+        if fault is not None:
+            refused = Refused(fault.condition)
+            return rejected(refused.condition, refused.description)
         try:
             messages: list[Message] = parse_transfer(message_format, payload)
             self._destination.publish(messages)
@@ -95,7 +104,7 @@ def open_link(hub: Hub, port: AttachPort, attach: Attach) -> Link:
 
 def _target(hub: Hub, port: AttachPort, path: str) -> Target:
     if not _is_node(path):
-        return PublishTarget(hub.broker.destination(path))
+        return PublishTarget(hub.broker.destination(path), hub.faults)
     node = path.lower()
 
     def find_response_link(reply_to: str | None) -> ResponseLink | None:

@@ -23,7 +23,7 @@ class FaultKind(StrEnum):
     `SETTLEMENT_LOST` gives a settlement no answer, `SETTLEMENT_REFUSED` a bad one.
     `DELIVERY_DROPPED` locks a message and sends nothing, `DELIVERY_DELAYED` sends it later,
     `DELIVERY_DUPLICATED` hands out a second copy, `DELIVERY_CUT` sends it and cuts the
-    connection. `TOKEN_REFUSED` denies a client its access.
+    connection. `SEND_REFUSED` takes no message in. `TOKEN_REFUSED` denies a client its access.
     """
 
     RENEWAL_BUSY = "renewal_busy"
@@ -35,6 +35,7 @@ class FaultKind(StrEnum):
     DELIVERY_DELAYED = "delivery_delayed"
     DELIVERY_DUPLICATED = "delivery_duplicated"
     DELIVERY_CUT = "delivery_cut"
+    SEND_REFUSED = "send_refused"
     TOKEN_REFUSED = "token_refused"
 
 
@@ -51,6 +52,7 @@ DELIVERY_FAULTS: Final = frozenset(
         FaultKind.DELIVERY_CUT,
     }
 )
+SEND_FAULTS: Final = frozenset({FaultKind.SEND_REFUSED})
 TOKEN_FAULTS: Final = frozenset({FaultKind.TOKEN_REFUSED})
 
 _MAY_SKIP_ACTING: Final = frozenset({FaultKind.SETTLEMENT_LOST, FaultKind.MANAGEMENT_TIMEOUT})
@@ -61,9 +63,9 @@ class Match:
     """What a fault strikes. What is not given does not limit it.
 
     `entity` is the path of a queue, subscription, dead-letter queue or topic. `operation` is
-    `complete`, `abandon`, `dead-letter` or `defer` for settlements, and for requests what
-    follows `com.microsoft:`, as in `renew-lock`. The fault starts with the `nth` match, strikes
-    `count` of them, each with `probability`.
+    `complete`, `abandon`, `dead-letter` or `defer` for settlements, `send` for messages, and for
+    requests what follows `com.microsoft:`, as in `renew-lock`. The fault starts with the `nth`
+    match, strikes `count` of them, each with `probability`.
     """
 
     entity: str | None = None
@@ -92,7 +94,7 @@ class Fault:
         cuts: Whether the connection is cut where an answer is lost; else the client waits.
         seconds: How long a delivery is delayed.
         per_second: How many renewals are answered well.
-        condition: The error condition of a refused settlement.
+        condition: The error condition of a refused settlement or message.
     """
 
     kind: FaultKind

@@ -348,6 +348,16 @@ def test_cut_connections(sdk: Sdk, emulator: ServiceBusEmulator) -> None:
     assert ids(sdk.receive(2)) == ["a", "b"]
 
 
+def test_a_refused_batch(sdk: Sdk, emulator: ServiceBusEmulator) -> None:
+    match = Match(entity=sdk.queue, operation="send", nth=2, count=1)
+    emulator.add_fault(Fault(FaultKind.SEND_REFUSED, match, condition="amqp:not-allowed"))
+    sdk.send([new_message("m-1"), new_message("m-2")])
+    with pytest.raises(ServiceBusError, match="fault on demand"):
+        sdk.send([new_message("m-3"), new_message("m-4")])
+    sdk.send(new_message("m-5"))
+    assert [message.message_id for message in sdk.receive(3)] == ["m-1", "m-2", "m-5"]
+
+
 def test_refused_connections(sdk: Sdk, emulator: ServiceBusEmulator) -> None:
     emulator.refuse_connections(60)
     with ServiceBusClient.from_connection_string(
