@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from azure_function.client import make_client
 from azure_function.envelope import TRANSPORT, read_message
 from azure_function.renewal import LockRenewal
 from azure_function.settlement import MAX_DESCRIPTION_CHARACTERS, MAX_REASON_CHARACTERS
@@ -23,7 +24,7 @@ from shared.clock import SystemClock
 from shared.decision_log import DecisionEvent, describe_defect, log_decision, log_to_stdout
 from shared.errors import ChargeonceError, SettingsError, SettlementFailed
 from shared.ports import Clock
-from shared.settings import ServiceBusSettings, Settings, read_servicebus_settings
+from shared.settings import Settings, read_servicebus_settings
 
 if TYPE_CHECKING:
     from azure.servicebus import (
@@ -196,19 +197,6 @@ class Consumer:
     def _reconnect_seconds(self, failures: int) -> float:
         longest = min(FIRST_RECONNECT_SECONDS * 2.0 ** min(failures, 10), LONGEST_RECONNECT_SECONDS)
         return longest * (0.5 + self._clock.random() / 2)
-
-
-def make_client(servicebus: ServiceBusSettings) -> ServiceBusClient:
-    """A client of the SDK, by connection string or by the identity of the machine."""
-    from azure.servicebus import ServiceBusClient
-
-    if servicebus.connection_string is not None:
-        return ServiceBusClient.from_connection_string(servicebus.connection_string)
-    assert servicebus.namespace is not None
-    # Only here: it brings a lot with it.
-    from azure.identity import DefaultAzureCredential
-
-    return ServiceBusClient(servicebus.namespace, DefaultAzureCredential())
 
 
 def make_consumer(settings: Settings) -> Consumer:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ops.arguments import Commands
     from ops.outgoing import Outgoing, Sender
+    from shared.settings import PublishSettings
 
 STANDARD_INPUT = "-"
 MAX_DIGITS = 18
@@ -43,15 +44,16 @@ def add_commands(commands: Commands) -> None:
     command = add_command(
         commands,
         "publish",
-        "send usage events to a Pub/Sub topic",
+        "send usage events to a Service Bus queue or topic, or to a Pub/Sub topic",
         run,
-        "chargeonce publish november.jsonl --topic usage\n"
+        "chargeonce publish november.jsonl --cloud azure --queue usage\n"
+        "chargeonce publish november.jsonl --cloud google --topic usage\n"
         "export-usage | chargeonce publish - --dry-run\n"
         "chargeonce publish --customer acme --period 2026-11 --stripe-customer cus_1 "
         "--amount-cents 4900",
         details="From a file of JSON lines, from standard input, or one event from the options. "
         "All of them are checked first; if one is wrong, none is sent. Sending the same events "
-        "twice is safe.",
+        "twice, or through both clouds, is safe.",
     )
     command.add_argument(
         "file", nargs="?", metavar="FILE", help="one event per line as JSON; - is standard input"
@@ -59,29 +61,57 @@ def add_commands(commands: Commands) -> None:
     command.add_argument("--event", metavar="JSON", help="one event, as it would stand in a file")
     for option, field, metavar, explanation in _FIELDS:
         command.add_argument(f"--{option}", dest=field, metavar=metavar, help=explanation)
-    command.add_argument(
-        "--topic",
-        metavar="NAME",
-        help="where to send: a name in GOOGLE_CLOUD_PROJECT or projects/PROJECT/topics/NAME "
-        "(default: PUBSUB_TOPIC)",
-    )
+    _add_destination(command)
     add_dry_run(command)
 
 
 def run(arguments: argparse.Namespace) -> Report:
     """Check all events, then send them."""
     from ops.outgoing import read_lines
-    from ops.pubsub import PubsubSender
-    from shared.settings import read_publish_settings
+    from shared.settings import PublishChoice, read_publish_settings
 
-    topic, currency = read_publish_settings(arguments.topic)
+    choice = PublishChoice(arguments.cloud, arguments.queue, arguments.topic)
+    settings = read_publish_settings(choice)
     with _open_source(arguments) as source:
-        messages = read_lines(source, currency)
-    sender = PubsubSender(topic)
+        messages = read_lines(source, settings.currency)
+    sender = _make_sender(settings)
     message_ids: Sequence[str] = []
     if not arguments.dry_run:
         message_ids = _send(sender, messages, show_progress=not arguments.json)
     return _report(sender.destination, messages, message_ids, dry_run=arguments.dry_run)
+
+
+def _add_destination(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--cloud",
+        choices=("azure", "google"),
+        help="where to send: Service Bus or Pub/Sub (default: whichever of them is set up)",
+    )
+    entity = command.add_mutually_exclusive_group()
+    entity.add_argument(
+        "--queue",
+        metavar="NAME",
+        help="a queue of the namespace in ServiceBus or ServiceBus__fullyQualifiedNamespace "
+        "(default: BILLING_QUEUE)",
+    )
+    entity.add_argument(
+        "--topic",
+        metavar="NAME",
+        help="a topic of that namespace (default: BILLING_TOPIC); or of Pub/Sub: a name in "
+        "GOOGLE_CLOUD_PROJECT or projects/PROJECT/topics/NAME (default: PUBSUB_TOPIC)",
+    )
+
+
+def _make_sender(settings: PublishSettings) -> Sender:
+    from shared.settings import ServiceBusSettings
+
+    if isinstance(settings.destination, ServiceBusSettings):
+        from ops.servicebus import ServiceBusSender
+
+        return ServiceBusSender(settings.destination)
+    from ops.pubsub import PubsubSender
+
+    return PubsubSender(settings.destination.topic_path)
 
 
 def _open_source(arguments: argparse.Namespace) -> AbstractContextManager[IO[bytes]]:
@@ -123,7 +153,7 @@ def _send(sender: Sender, messages: Sequence[Outgoing], *, show_progress: bool) 
 
 
 def _report(
-    topic: str, messages: Sequence[Outgoing], message_ids: Sequence[str], *, dry_run: bool
+    destination: str, messages: Sequence[Outgoing], message_ids: Sequence[str], *, dry_run: bool
 ) -> Report:
     totals: Counter[str] = Counter()
     charges = {
@@ -136,10 +166,10 @@ def _report(
     def show(console: Console) -> None:
         from ops.tables import print_published
 
-        print_published(console, topic, len(messages), len(charges), totals, dry_run=dry_run)
+        print_published(console, destination, len(messages), len(charges), totals, dry_run=dry_run)
 
     document = {
-        "topic": topic,
+        "destination": destination,
         "events": len(messages),
         "charges": len(charges),
         "total_cents": dict(totals),

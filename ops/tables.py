@@ -130,7 +130,7 @@ def print_due(console: Console, due: Sequence[RecordId]) -> None:
 
 def print_published(
     console: Console,
-    topic: str,
+    destination: str,
     events: int,
     charges: int,
     totals: Mapping[str, int],
@@ -142,7 +142,7 @@ def print_published(
     console.print(
         _facts(
             ("would be sent" if dry_run else "sent", f"{events:,} events"),
-            ("to", _safe(topic)),
+            ("to", _safe(destination)),
             ("asking for", f"{charges:,} charges"),
             ("together", ", ".join(amounts)),
         )

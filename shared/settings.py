@@ -24,6 +24,9 @@ _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _TOPIC = re.compile(r"(projects/[^/]+/topics/)?[^/]+")
 _SUBSCRIPTION = re.compile(r"(projects/[^/]+/subscriptions/)?[^/]+")
 _API_KEY_MODES = {"rk_live_": True, "sk_live_": True, "rk_test_": False, "sk_test_": False}
+# The key and whatever else is in it are nobody's business but the SDK's.
+_ENDPOINT = re.compile(r"(?:^|;)\s*Endpoint\s*=\s*sb://([^/;]+)", re.IGNORECASE)
+_FULL_PUBSUB_NAME = "projects/"
 _NCRONTAB = re.compile(r"\S+( +\S+){5}")
 _SCHEDULE_EXPECTED = "an NCRONTAB expression of six fields, seconds first"
 MAX_REPLAY_HOURS = 23.9
@@ -31,6 +34,9 @@ MAX_LEASE_SECONDS = 3600.0
 MAX_FUNCTION_SECONDS = 3600
 PUSH_AUTH_MODES = ("iam", "oidc", "none")
 VAULT_PROVIDERS = ("ledger", "proxy")
+AZURE = "azure"
+GOOGLE = "google"
+CLOUDS = (AZURE, GOOGLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,37 @@ class ServiceBusSettings:
     threads: int
     mint_schedule: str | None
     reconcile_schedule: str | None
+
+    @property
+    def host(self) -> str | None:
+        """The namespace's full name, whichever way it is given; None if it is not."""
+        if self.connection_string is None:
+            return self.namespace
+        endpoint = _ENDPOINT.search(self.connection_string)
+        return endpoint[1] if endpoint else None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishChoice:
+    """Where somebody said that events shall be sent; what is None, the settings say.
+
+    Args:
+        cloud: one of `CLOUDS`.
+        queue: of Service Bus.
+        topic: of Service Bus, or of Pub/Sub, full or short.
+    """
+
+    cloud: str | None = None
+    queue: str | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings:
+    """Where events are sent, and the currency of those that name none."""
+
+    destination: ServiceBusSettings | PubsubSettings
+    currency: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,31 +270,33 @@ def read_database_url(environment: Mapping[str, str] | None = None) -> str:
 
 
 def read_publish_settings(
-    topic: str | None = None, environment: Mapping[str, str] | None = None
-) -> tuple[str, str]:
-    """What sending events to Pub/Sub needs: the topic's full name and the default currency.
+    choice: PublishChoice | None = None, environment: Mapping[str, str] | None = None
+) -> PublishSettings:
+    """What sending events needs: where they go, and the default currency.
 
     Args:
-        topic: in place of PUBSUB_TOPIC; full or short.
+        choice: what was said about it, in place of the settings.
         environment: in place of the process's own.
 
     Raises:
-        SettingsError: lists all problems at once.
+        SettingsError: lists all problems at once; one is that both clouds could be meant.
     """
+    choice = choice or PublishChoice()
     reader = _Reader(os.environ if environment is None else environment)
-    pubsub, currency = _read_pubsub(reader), _read_currency(reader)
-    pubsub = replace(pubsub, topic=topic or pubsub.topic)
-    if pubsub.topic is None:
-        reader.problems.append("PUBSUB_TOPIC is missing: events are sent there")
-    elif not _TOPIC.fullmatch(pubsub.topic):
-        reader.problems.append(
-            "PUBSUB_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"
-        )
-    elif pubsub.project is None and "/" not in pubsub.topic:
-        reader.problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_TOPIC needs it")
+    currency = _read_currency(reader)
+    servicebus, pubsub = _read_servicebus(reader), _read_pubsub(reader)
+    if choice.queue is not None or choice.topic is not None:
+        servicebus = replace(servicebus, queue=choice.queue, topic=choice.topic)
+        pubsub = replace(pubsub, topic=choice.topic)
+    problems = {
+        AZURE: _servicebus_sending_problems(servicebus),
+        GOOGLE: _pubsub_sending_problems(pubsub, choice.queue),
+    }
+    cloud = choice.cloud or _only_cloud(problems)
+    reader.problems.extend(problems[cloud] if cloud else _cloud_problems(problems))
     if reader.problems:
         raise SettingsError(reader.problems)
-    return pubsub.topic_path, currency
+    return PublishSettings(servicebus if cloud == AZURE else pubsub, currency)
 
 
 def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[RunSettings, str]:
@@ -479,12 +518,7 @@ def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
 
 
 def _servicebus_problems(servicebus: ServiceBusSettings) -> list[str]:
-    problems = []
-    if (servicebus.connection_string is None) == (servicebus.namespace is None):
-        problems.append(
-            "either ServiceBus (a connection string) or ServiceBus__fullyQualifiedNamespace (for "
-            "an identity) must be set, and not both"
-        )
+    problems = _connection_problems(servicebus)
     has_queue = servicebus.queue is not None
     has_subscription = servicebus.topic is not None and servicebus.subscription is not None
     has_half = (servicebus.topic is None) != (servicebus.subscription is None)
@@ -493,6 +527,56 @@ def _servicebus_problems(servicebus: ServiceBusSettings) -> list[str]:
             "either BILLING_QUEUE or both BILLING_TOPIC and BILLING_SUBSCRIPTION must be set"
         )
     return problems
+
+
+def _connection_problems(servicebus: ServiceBusSettings) -> list[str]:
+    if (servicebus.connection_string is None) == (servicebus.namespace is None):
+        problem = (
+            "either ServiceBus (a connection string) or ServiceBus__fullyQualifiedNamespace (for "
+            "an identity) must be set, and not both"
+        )
+        return [problem]
+    if servicebus.host is None:
+        return ["ServiceBus must be a connection string: Endpoint=sb://..."]
+    return []
+
+
+def _servicebus_sending_problems(servicebus: ServiceBusSettings) -> list[str]:
+    problems = _connection_problems(servicebus)
+    if (servicebus.queue is None) == (servicebus.topic is None):
+        problems.append(
+            "either BILLING_QUEUE (or --queue) or BILLING_TOPIC (or --topic) must be given: events "
+            "are sent there"
+        )
+    elif (servicebus.topic or "").startswith(_FULL_PUBSUB_NAME):
+        problems.append(f"a topic of Service Bus is not called {_FULL_PUBSUB_NAME}...")
+    return problems
+
+
+def _pubsub_sending_problems(pubsub: PubsubSettings, queue: str | None) -> list[str]:
+    if queue is not None:
+        return ["--queue is one of Service Bus: Pub/Sub has topics"]
+    if pubsub.topic is None:
+        return ["PUBSUB_TOPIC is missing (or --topic): events are sent there"]
+    if not _TOPIC.fullmatch(pubsub.topic):
+        return ["PUBSUB_TOPIC (or --topic) must be a topic's name or projects/PROJECT/topics/NAME"]
+    if pubsub.project is None and "/" not in pubsub.topic:
+        return ["GOOGLE_CLOUD_PROJECT is missing: PUBSUB_TOPIC (or --topic) needs it"]
+    return []
+
+
+def _only_cloud(problems: Mapping[str, list[str]]) -> str | None:
+    """The cloud that is set up, if one is and the other is not."""
+    usable = [cloud for cloud in CLOUDS if not problems[cloud]]
+    return usable[0] if len(usable) == 1 else None
+
+
+def _cloud_problems(problems: Mapping[str, list[str]]) -> list[str]:
+    if any(problems.values()):
+        return [
+            f"for --cloud {cloud}: {problem}" for cloud in CLOUDS for problem in problems[cloud]
+        ]
+    return ["both clouds are set up: say which one with --cloud azure or --cloud google"]
 
 
 def _read_function(reader: _Reader) -> FunctionSettings:

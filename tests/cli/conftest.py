@@ -17,6 +17,16 @@ from shared.store.postgres import PostgresStore
 from shared.stripe_requests import create_parameters
 
 PERIOD = "2026-11"
+SETTING_PREFIXES = (
+    "BILLING_",
+    "CHARGE_",
+    "CLAIM_",
+    "DATABASE_",
+    "GOOGLE_CLOUD_",
+    "PUBSUB_",
+    "STRIPE_",
+    "ServiceBus",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ class CommandLine:
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which nothing is set."""
     for name in os.environ:
-        if name.startswith(("BILLING_", "STRIPE_", "DATABASE_", "CHARGE_", "CLAIM_", "PUBSUB_")):
+        if name.startswith(SETTING_PREFIXES):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "120")
 

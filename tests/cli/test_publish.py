@@ -165,7 +165,7 @@ def test_a_dry_run_sends_nothing(
     ran = publish_file(without_database, tmp_path, event(1), event(1), options=("--dry-run",))
     assert ran.code == ExitCode.OK
     assert ran.document == {
-        "topic": TOPIC,
+        "destination": TOPIC,
         "events": 2,
         "charges": 1,
         "total_cents": {"usd": 5000},
@@ -229,7 +229,6 @@ def test_topics_that_cannot_be_found(
     topic: str | None,
     problem: str,
 ) -> None:
-    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     options = () if topic is None else ("--topic", topic)
     ran = without_database("publish", "--event", event(1).decode(), *options)
     assert ran.code == ExitCode.SETTINGS

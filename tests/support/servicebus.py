@@ -20,7 +20,8 @@ from azure.servicebus import (
     ServiceBusSubQueue,
 )
 
-from azure_function.consumer import Consumer, make_client
+from azure_function.client import make_client
+from azure_function.consumer import Consumer
 from local.servicebus_emulator import (
     DeliveryRecord,
     EmulatorOptions,
