@@ -2,9 +2,10 @@
 
 import functions_framework
 
-from gcp_function import push
+from gcp_function import push, vault
 from shared.decision_log import log_to_stdout
 
 log_to_stdout()
 
 bill = functions_framework.http(push.bill)
+vault_proxy = functions_framework.http(vault.vault_proxy)

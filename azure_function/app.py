@@ -11,14 +11,19 @@ import azure.functions as func
 from azure_function.billing import Billing
 from azure_function.blueprint import make_blueprint
 from azure_function.host_json import HOST_JSON, check_host_json
+from azure_function.vault import VaultFunction, make_vault_blueprint
 from shared import notices
-from shared.settings import read_servicebus_settings
+from shared.settings import (
+    is_vault_proxy,
+    read_servicebus_settings,
+    read_vault_proxy_settings,
+)
 
 
 def make_app(
     environment: Mapping[str, str] | None = None, host_json: Path = HOST_JSON
 ) -> func.FunctionApp:
-    """The function app.
+    """The function app: that which bills, or the spend-cap proxy where the settings ask for it.
 
     Args:
         environment: the settings, in place of the process's own.
@@ -30,10 +35,21 @@ def make_app(
     """
     # Azure's worker passes on whatever any library says at this level, each request to Stripe too.
     logging.getLogger("stripe").setLevel(logging.WARNING)
+    if is_vault_proxy(environment):
+        return _make_vault_app(environment)
     settings = read_servicebus_settings(environment)
     check_host_json(host_json, settings)
     for warning in settings.warnings:
         notices.warn(warning)
     app = func.FunctionApp()
     app.register_functions(make_blueprint(Billing(settings)))
+    return app
+
+
+def _make_vault_app(environment: Mapping[str, str] | None) -> func.FunctionApp:
+    settings = read_vault_proxy_settings(environment)
+    for warning in settings.warnings:
+        notices.warn(warning)
+    app = func.FunctionApp()
+    app.register_functions(make_vault_blueprint(VaultFunction(settings)))
     return app

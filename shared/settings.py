@@ -37,6 +37,8 @@ VAULT_PROVIDERS = ("ledger", "proxy")
 AZURE = "azure"
 GOOGLE = "google"
 CLOUDS = (AZURE, GOOGLE)
+VAULT_PROXY_PARTS = ("none", "calls", "admin", "both")
+LEAST_ADMIN_TOKEN_CHARACTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,28 @@ class RunSettings:
     period_offset: int
     expected_total_cents: int | None
     expected_total_sql: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VaultProxySettings:
+    """What the spend-cap proxy goes by.
+
+    Args:
+        stripe: with the real key; unused where only the admin API is served.
+        admin_token: the admin API's own.
+        function: Google Cloud's side.
+        worker_threads: how many functions one of Azure's workers runs at once.
+    """
+
+    database_url: str = field(repr=False)
+    database_pool_size: int
+    stripe: StripeSettings
+    admin_token: str | None = field(repr=False)
+    serves_calls: bool
+    serves_admin: bool
+    function: FunctionSettings
+    worker_threads: int
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +321,49 @@ def read_publish_settings(
     if reader.problems:
         raise SettingsError(reader.problems)
     return PublishSettings(servicebus if cloud == AZURE else pubsub, currency)
+
+
+def is_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether this deployment is the spend-cap proxy. Then it bills nothing: who can bill should
+    not hold the key that the proxy keeps from it.
+    """
+    environment = os.environ if environment is None else environment
+    return environment.get("VAULT_PROXY_SERVES", "none").strip().lower() not in ("", "none")
+
+
+def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> VaultProxySettings:
+    """What the spend-cap proxy needs.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    serves = reader.choice("VAULT_PROXY_SERVES", "none", VAULT_PROXY_PARTS)
+    serves_calls, serves_admin = serves in ("calls", "both"), serves in ("admin", "both")
+    token = reader.text("VAULT_ADMIN_TOKEN")
+    if serves == "none":
+        reader.problems.append(
+            "VAULT_PROXY_SERVES must say what is served here: calls, admin or both"
+        )
+    if serves_admin and (token is None or len(token) < LEAST_ADMIN_TOKEN_CHARACTERS):
+        reader.problems.append(
+            f"VAULT_ADMIN_TOKEN must have at least {LEAST_ADMIN_TOKEN_CHARACTERS} random "
+            "characters: it opens the admin API"
+        )
+    settings = VaultProxySettings(
+        database_url=reader.required("DATABASE_URL"),
+        database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
+        stripe=_read_stripe(reader, needs_key=serves_calls),
+        admin_token=token,
+        serves_calls=serves_calls,
+        serves_admin=serves_admin,
+        function=_read_function(reader),
+        worker_threads=_read_worker_threads(reader),
+        warnings=tuple(reader.warnings),
+    )
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return settings
 
 
 def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[RunSettings, str]:
@@ -454,8 +521,8 @@ def _key_livemode(reader: _Reader) -> bool | None:
     )
 
 
-def _read_stripe(reader: _Reader) -> StripeSettings:
-    api_key = reader.required("STRIPE_API_KEY")
+def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
+    api_key = reader.required("STRIPE_API_KEY") if needs_key else ""
     if api_key and _key_livemode(reader) is None:
         reader.problems.append(
             "STRIPE_API_KEY must start with rk_live_, rk_test_, sk_live_ or sk_test_"
@@ -502,19 +569,24 @@ def _read_pubsub(reader: _Reader) -> PubsubSettings:
 
 
 def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
-    # What a thread pool has that is not told otherwise.
-    usual_threads = min(32, (os.cpu_count() or 1) + 4)
     return ServiceBusSettings(
         connection_string=reader.text("ServiceBus"),
         namespace=reader.text("ServiceBus__fullyQualifiedNamespace"),
         queue=reader.text("BILLING_QUEUE"),
         topic=reader.text("BILLING_TOPIC"),
         subscription=reader.text("BILLING_SUBSCRIPTION"),
-        threads=reader.whole("PYTHON_THREADPOOL_THREAD_COUNT", usual_threads, least=1, most=1000),
+        threads=_read_worker_threads(reader),
         mint_schedule=reader.matching("MINT_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED) or None,
         reconcile_schedule=reader.matching("RECONCILE_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED)
         or None,
     )
+
+
+def _read_worker_threads(reader: _Reader) -> int:
+    """How many functions a worker of Azure's runs at once."""
+    # What a thread pool has that is not told otherwise.
+    usual_threads = min(32, (os.cpu_count() or 1) + 4)
+    return reader.whole("PYTHON_THREADPOOL_THREAD_COUNT", usual_threads, least=1, most=1000)
 
 
 def _servicebus_problems(servicebus: ServiceBusSettings) -> list[str]:

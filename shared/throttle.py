@@ -22,6 +22,16 @@ class Throttle:
         self._next_at = clock.monotonic() - self._burst_seconds
         self._lock = threading.Lock()
 
+    def take(self) -> bool:
+        """Take a place if one is free now; False changes nothing."""
+        with self._lock:
+            now = self._clock.monotonic()
+            next_at = max(self._next_at + 1 / self._rate, now - self._burst_seconds)
+            if next_at > now:
+                return False
+            self._next_at = next_at
+            return True
+
     def reserve(self) -> float:
         """Reserve the next place and return how many seconds to wait for it."""
         if self._rate <= 0:

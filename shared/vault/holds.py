@@ -1,0 +1,68 @@
+"""Holds whose outcome nobody heard: Stripe is asked, and only its answer ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shared.stripe_lists import StripeLists
+from shared.vault.judging import judge_charge, judge_intent
+from shared.vault.ports import Effect, Hold, Proof, VaultRecords
+
+DEFAULT_LIMIT = 100
+PAUSE_SECONDS = 600.0
+MARGIN_SECONDS = 3600
+# A request that Stripe has not executed a day after it was sent is gone: so is its idempotency key.
+GONE_AFTER_SECONDS = 25 * 3600.0
+MARK_KEY = "vault_request"
+
+
+def resolve_holds(records: VaultRecords, lists: StripeLists, limit: int = DEFAULT_LIMIT) -> int:
+    """Ask Stripe about holds that are due, and write what it proves.
+
+    Args:
+        records: the proxy's records.
+        lists: the way to Stripe.
+        limit: the most to look at.
+
+    Returns:
+        How many were looked at.
+
+    Raises:
+        RecordsUnavailable: the database is away.
+        StripeUnavailable: Stripe is; what was written before stands.
+    """
+    holds = records.take_due_holds(limit, PAUSE_SECONDS)
+    for hold in holds:
+        proof = _look(lists, hold)
+        if proof.effect not in (Effect.PENDING, Effect.UNKNOWN):
+            records.settle("", hold.payment_row, proof, None)
+    return len(holds)
+
+
+def _look(lists: StripeLists, hold: Hold) -> Proof:
+    if hold.payment_id is None:
+        return _find(lists, hold)
+    if hold.payment_id.startswith("pi_"):
+        intent = lists.get(f"/v1/payment_intents/{hold.payment_id}")
+        return judge_intent(intent) if intent else Proof(Effect.UNKNOWN)
+    charge = lists.get(f"/v1/charges/{hold.payment_id}")
+    return judge_charge(charge) if charge else Proof(Effect.UNKNOWN)
+
+
+def _find(lists: StripeLists, hold: Hold) -> Proof:
+    """Look for what a request made, by its mark. Its absence proves nothing for a day."""
+    created = {"created[gte]": str(int(hold.opened_at.timestamp()) - MARGIN_SECONDS)}
+    for found in _marked(lists.items("/v1/payment_intents", created), hold.request_mark):
+        return judge_intent(found)
+    for found in _marked(lists.items("/v1/charges", created), hold.request_mark):
+        return judge_charge(found)
+    age_seconds = (hold.database_time - hold.opened_at).total_seconds()
+    return Proof(Effect.IMPOSSIBLE if age_seconds >= GONE_AFTER_SECONDS else Effect.UNKNOWN)
+
+
+def _marked(items: Iterator[Mapping[str, Any]], mark: str | None) -> Iterator[Mapping[str, Any]]:
+    for item in items:
+        metadata = item.get("metadata")
+        if isinstance(metadata, Mapping) and metadata.get(MARK_KEY) == mark:
+            yield item

@@ -1,0 +1,38 @@
+"""Fixtures of the proxy's tests."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from local.postgres import DatabaseServer
+from local.stripe_simulator import RunningSimulator, serve_in_thread
+from tests.support.vault import VaultBench
+
+
+@pytest.fixture(scope="session")
+def vault_stripe() -> Iterator[RunningSimulator]:
+    """One simulated Stripe for the test process; each test starts it anew."""
+    with serve_in_thread() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def vault_database_url(
+    postgres_server: DatabaseServer, migrated_template_url: str
+) -> Iterator[str]:
+    """One database for the test process; each test empties what it uses."""
+    url = postgres_server.create_database(template=migrated_template_url)
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def vault(vault_database_url: str, vault_stripe: RunningSimulator) -> Iterator[VaultBench]:
+    """A served proxy without a key."""
+    vault_stripe.control.reset()
+    bench = VaultBench(vault_database_url, vault_stripe.control, vault_stripe.base_url)
+    try:
+        with bench.served():
+            yield bench
+    finally:
+        bench.close()
