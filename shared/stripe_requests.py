@@ -69,6 +69,17 @@ def cancel_intent(record: Record, payment_id: str) -> StripeRequest:
     return StripeRequest("post", f"/v1/payment_intents/{payment_id}/cancel", {}, key)
 
 
+def cancel_orphan(key: str, payment_id: str) -> StripeRequest:
+    """Cancel a PaymentIntent that no record names.
+
+    Args:
+        key: the key of the record that it was made for.
+        payment_id: the PaymentIntent.
+    """
+    path = f"/v1/payment_intents/{payment_id}/cancel"
+    return StripeRequest("post", path, {}, f"{key}:sweep:{payment_id}")
+
+
 def create_charge(record: Record) -> StripeRequest:
     """Charge through the older API: the one request that moves money in the one-step flow."""
     key = record.key if record.attempt == 1 else f"{record.key}:{record.attempt}"

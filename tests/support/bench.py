@@ -161,10 +161,18 @@ class Bench:
         self._connection.execute(
             """
             TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
-                chargeonce.parked_events, chargeonce.kept_messages
+                chargeonce.parked_events, chargeonce.kept_messages, chargeonce.rebuilds
             """
         )
-        self._connection.execute("UPDATE chargeonce.cluster SET account_id = NULL, livemode = NULL")
+        self._connection.execute(
+            """
+            UPDATE chargeonce.cluster
+            SET account_id = NULL,
+                livemode = NULL,
+                fence_base = 0,
+                timeline = chargeonce.present_timeline()
+            """
+        )
         self.store.open_run(PERIOD, "usd", CAP_CENTS, CAP_CENTS)
 
     def close(self) -> None:
