@@ -1,10 +1,10 @@
-"""Who may push: only Pub/Sub, under the service account of our own subscription.
+"""Who may call: only Pub/Sub and Cloud Scheduler, under the service accounts that we gave them.
 
 `iam`    Cloud Run has verified the token before our code runs and has removed its signature, so
          it cannot be verified again. Its email is compared: roles/run.invoker may have been
          granted to others, and they must not bill.
 `oidc`   the endpoint is open to everybody, and the token is verified here.
-`none`   for a desk, or behind something else that lets only Pub/Sub through.
+`none`   for a desk, or behind something else that lets only them through.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from gcp_function.envelope import Header
 from shared.errors import ChargeonceError
-from shared.settings import PubsubSettings
+from shared.settings import CallerSettings
 
 CERTIFICATE_SECONDS = 3600.0
 MAX_CERTIFICATE_SECONDS = 86400.0
@@ -36,8 +36,8 @@ UNAUTHENTICATED = 401
 FORBIDDEN = 403
 
 
-class PushRefused(ChargeonceError):
-    """A request that may not push.
+class RequestRefused(ChargeonceError):
+    """A request that may not be made.
 
     Args:
         status: 401 when nobody can tell whose it is, 403 when it is somebody else's.
@@ -54,76 +54,73 @@ class CertificatesUnavailable(ChargeonceError):
 
 
 Authenticate: TypeAlias = Callable[[Header], None]
-"""Looks at a request's headers. Raises `PushRefused` or `CertificatesUnavailable`."""
+"""Looks at a request's headers. Raises `RequestRefused` or `CertificatesUnavailable`."""
 
 Fetch: TypeAlias = Callable[..., Any]
 """A request object of google-auth: fetches a URL, returns a response with status, headers, data."""
 
 
-def make_authentication(pubsub: PubsubSettings, fetch: Fetch | None = None) -> Authenticate:
+def make_authentication(caller: CallerSettings, fetch: Fetch | None = None) -> Authenticate:
     """The check that the settings ask for.
 
     Args:
-        pubsub: checked settings.
+        caller: checked settings.
         fetch: in place of google-auth's own, for `oidc`.
     """
-    if pubsub.push_auth == "none":
+    if caller.auth == "none" or (caller.auth == "iam" and caller.service_account is None):
         return _let_in
-    assert pubsub.push_service_account is not None
-    if pubsub.push_auth == "iam":
-        return IamAuthentication(pubsub.push_service_account)
-    assert pubsub.push_audience is not None
-    certificates = CertificateCache(fetch or _fetch_from_google)
-    return OidcAuthentication(pubsub.push_service_account, pubsub.push_audience, certificates)
+    if caller.auth == "iam":
+        return IamAuthentication(caller)
+    return OidcAuthentication(caller, CertificateCache(fetch or _fetch_from_google))
 
 
 class IamAuthentication:
     """Trusts that Cloud Run verified the token, and compares whose it is.
 
     Args:
-        service_account: the push subscription's.
+        caller: its service account.
     """
 
-    def __init__(self, service_account: str) -> None:
-        self._service_account = service_account
+    def __init__(self, caller: CallerSettings) -> None:
+        self._caller = caller
 
     def __call__(self, header: Header) -> None:
         """See `Authenticate`."""
         # Where this header is given, Cloud Run verifies it and passes the other one on unread.
         if header("x-serverless-authorization") is not None:
-            raise PushRefused(UNAUTHENTICATED, "X-Serverless-Authorization is not Pub/Sub's")
+            problem = "neither Pub/Sub nor Cloud Scheduler sends X-Serverless-Authorization"
+            raise RequestRefused(UNAUTHENTICATED, problem)
         _, payload = _read_bearer(header)
-        if _decode(payload).get("email") != self._service_account:
-            raise PushRefused(FORBIDDEN, "the token is not PUBSUB_PUSH_SERVICE_ACCOUNT's")
+        if _decode(payload).get("email") != self._caller.service_account:
+            raise _not_the_account(self._caller)
 
 
 class OidcAuthentication:
     """Verifies the token: signature, issuer, expiry, audience, and whose it is.
 
     Args:
-        service_account: the push subscription's.
-        audience: the push subscription's.
+        caller: its service account and the audience of its tokens.
         certificates: where Google's signing certificates come from.
     """
 
-    def __init__(self, service_account: str, audience: str, certificates: CertificateCache) -> None:
-        self._service_account = service_account
-        self._audience = audience
+    def __init__(self, caller: CallerSettings, certificates: CertificateCache) -> None:
+        self._caller = caller
         self._certificates = certificates
 
     def __call__(self, header: Header) -> None:
         """See `Authenticate`."""
         token, _ = _read_bearer(header)
         if token.endswith(REMOVED_SIGNATURE):
-            raise PushRefused(
+            raise RequestRefused(
                 UNAUTHENTICATED,
                 "Cloud Run has verified the token and removed its signature: set "
-                "PUBSUB_PUSH_AUTH=iam, or let unauthenticated callers through to be verified here",
+                f"{self._caller.prefix}_AUTH=iam, or let unauthenticated callers through to be "
+                "verified here",
             )
         claims = self._verify(token)
-        is_ours = claims.get("email") == self._service_account
+        is_ours = claims.get("email") == self._caller.service_account
         if not (is_ours and claims.get("email_verified") is True):
-            raise PushRefused(FORBIDDEN, "the token is not PUBSUB_PUSH_SERVICE_ACCOUNT's")
+            raise _not_the_account(self._caller)
 
     def _verify(self, token: str) -> Any:
         # Here and not above: `iam`, the default, needs none of it.
@@ -133,13 +130,13 @@ class OidcAuthentication:
             return id_token.verify_oauth2_token(  # type: ignore[no-untyped-call]
                 token,
                 self._certificates,
-                audience=self._audience,
+                audience=self._caller.audience,
                 clock_skew_in_seconds=CLOCK_SKEW_SECONDS,
             )
         except CertificatesUnavailable:
             raise
         except Exception:  # noqa: BLE001 (a stranger's token may break a decoder in any way)
-            raise PushRefused(UNAUTHENTICATED, "the token does not verify") from None
+            raise RequestRefused(UNAUTHENTICATED, "the token does not verify") from None
 
 
 class CertificateCache:
@@ -185,7 +182,11 @@ class CertificateCache:
 
 
 def _let_in(_: Header) -> None:
-    """Every request may push."""
+    """Every request that gets here may be made."""
+
+
+def _not_the_account(caller: CallerSettings) -> RequestRefused:
+    return RequestRefused(FORBIDDEN, f"the token is not {caller.prefix}_SERVICE_ACCOUNT's")
 
 
 def _fetch_from_google(url: str, **options: Any) -> Any:
@@ -203,10 +204,10 @@ def _read_bearer(header: Header) -> tuple[str, str]:
     """The token and its encoded payload."""
     authorization = header("authorization")
     if authorization is None:
-        raise PushRefused(UNAUTHENTICATED, "there is no Authorization header")
+        raise RequestRefused(UNAUTHENTICATED, "there is no Authorization header")
     match = _BEARER.fullmatch(authorization) if len(authorization) < MAX_TOKEN_CHARACTERS else None
     if match is None:
-        raise PushRefused(UNAUTHENTICATED, "the Authorization header holds no bearer token")
+        raise RequestRefused(UNAUTHENTICATED, "the Authorization header holds no bearer token")
     return match[1], match[2]
 
 
@@ -216,5 +217,5 @@ def _decode(payload: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         claims = None
     if not isinstance(claims, dict):
-        raise PushRefused(UNAUTHENTICATED, "the token cannot be read")
+        raise RequestRefused(UNAUTHENTICATED, "the token cannot be read")
     return claims

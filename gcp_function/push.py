@@ -23,12 +23,13 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 
 from gcp_function.authentication import (
     CertificatesUnavailable,
-    PushRefused,
+    RequestRefused,
     make_authentication,
 )
 from gcp_function.dead_letters import DeadLetters, PubsubDeadLetters
 from gcp_function.envelope import TRANSPORT, NotAPush, read_push
-from gcp_function.settlement import ACKNOWLEDGED, LEFT, PushSettlement
+from gcp_function.response import BAD_REQUEST, MISCONFIGURED, NOT_ALLOWED, respond
+from gcp_function.settlement import LEFT, PushSettlement
 from shared import notices
 from shared.biller import Biller
 from shared.decision_log import DecisionEvent, describe_defect, log_decision
@@ -42,10 +43,6 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 # An event, wrapped, with every attribute that Pub/Sub allows. Larger ones are read one at a time,
 # so that they cannot fill the memory.
 USUAL_BODY_BYTES = 256 * 1024
-
-BAD_REQUEST = 400
-NOT_ALLOWED = 405
-MISCONFIGURED = 500
 
 
 class LargeMessageWaits(ChargeonceError):
@@ -69,7 +66,7 @@ class PushFunction:
     ) -> None:
         make = make_biller or _make_biller
         self._settings = Once(lambda: _read_settings(environment))
-        self._authenticate = Once(lambda: make_authentication(self._settings.get().pubsub))
+        self._authenticate = Once(lambda: make_authentication(self._settings.get().pubsub.push))
         self._biller = Once(lambda: make(self._settings.get()))
         self._dead_letters = Once(
             lambda: dead_letters or PubsubDeadLetters(self._settings.get().pubsub.dead_letter_path)
@@ -79,9 +76,9 @@ class PushFunction:
     def answer(self, request: Request) -> Response:
         """Handle one request. Never raises: an uncaught exception would be a 500."""
         try:
-            return _respond(self._answer(request))
+            return respond(self._answer(request))
         except Exception as error:  # noqa: BLE001 (a defect of ours must not become a 500)
-            return _respond(_status_after(error))
+            return respond(_status_after(error))
 
     def _answer(self, request: Request) -> int:
         if request.method != "POST":
@@ -128,7 +125,7 @@ def _status_after(error: Exception) -> int:
         case SettingsError():
             notices.alarm(str(error))
             return MISCONFIGURED
-        case PushRefused():
+        case RequestRefused():
             notices.warn(f"push refused with {error.status}: {error}")
             return error.status
         case NotAPush():
@@ -173,16 +170,6 @@ def _check_whole(request: Request, body: bytes) -> None:
 def _leave(code: str, message: str) -> int:
     log_decision(DecisionEvent.TRANSIENT, message, transport=TRANSPORT, code=code)
     return LEFT
-
-
-def _respond(status: int) -> Response:
-    if status == ACKNOWLEDGED:
-        return Response(status=status)
-    # A stream, so that functions-framework does not read a body that was refused into memory.
-    response = Response(iter(()), status=status)
-    if status == NOT_ALLOWED:
-        response.headers["Allow"] = "POST"
-    return response
 
 
 _FUNCTION = PushFunction()

@@ -32,7 +32,7 @@ _SCHEDULE_EXPECTED = "an NCRONTAB expression of six fields, seconds first"
 MAX_REPLAY_HOURS = 23.9
 MAX_LEASE_SECONDS = 3600.0
 MAX_FUNCTION_SECONDS = 3600
-PUSH_AUTH_MODES = ("iam", "oidc", "none")
+AUTH_MODES = ("iam", "oidc", "none")
 VAULT_PROVIDERS = ("ledger", "proxy")
 AZURE = "azure"
 GOOGLE = "google"
@@ -52,6 +52,23 @@ class StripeSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CallerSettings:
+    """Who may call an HTTP function: Pub/Sub's push, or Cloud Scheduler.
+
+    Args:
+        prefix: of the settings' names.
+        auth: one of `AUTH_MODES`; see `gcp_function.authentication`.
+        audience: of its tokens, for `oidc`.
+        service_account: whose tokens they are.
+    """
+
+    prefix: str
+    auth: str
+    audience: str | None
+    service_account: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class PubsubSettings:
     """Google Cloud's side."""
 
@@ -59,9 +76,7 @@ class PubsubSettings:
     topic: str | None
     subscription: str | None
     dead_letter_topic: str | None
-    push_auth: str
-    push_audience: str | None
-    push_service_account: str | None
+    push: CallerSettings
     leave_seconds: int
 
     @property
@@ -195,6 +210,7 @@ class Settings:
     rules: BillingRules
     stripe: StripeSettings
     pubsub: PubsubSettings
+    scheduler: CallerSettings
     servicebus: ServiceBusSettings
     function: FunctionSettings
     run: RunSettings
@@ -231,8 +247,28 @@ def read_push_settings(environment: Mapping[str, str] | None = None) -> Settings
     problems = [*reader.problems, *_push_problems(settings)]
     if problems:
         raise SettingsError(problems)
-    if settings.pubsub.push_auth == "none":
+    if settings.pubsub.push.auth == "none":
         warning = "PUBSUB_PUSH_AUTH=none: whoever can reach the endpoint can bill"
+        return replace(settings, warnings=(*settings.warnings, warning))
+    return settings
+
+
+def read_scheduled_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read and check every setting, with what only the functions of Cloud Scheduler need.
+
+    Args:
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    settings = _read_all(reader)
+    problems = [*reader.problems, *_function_timeout_problems(settings)]
+    if problems:
+        raise SettingsError(problems)
+    if settings.scheduler.auth == "none":
+        warning = "SCHEDULER_AUTH=none: whoever can reach the endpoint can start a timer"
         return replace(settings, warnings=(*settings.warnings, warning))
     return settings
 
@@ -461,6 +497,7 @@ def _read_all(reader: _Reader) -> Settings:
         rules=_read_rules(reader),
         stripe=_read_stripe(reader),
         pubsub=_read_pubsub(reader),
+        scheduler=_read_caller(reader, "SCHEDULER"),
         servicebus=_read_servicebus(reader),
         function=_read_function(reader),
         run=_read_run(reader),
@@ -547,23 +584,28 @@ def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
     )
 
 
-def _read_pubsub(reader: _Reader) -> PubsubSettings:
-    push_auth = reader.choice("PUBSUB_PUSH_AUTH", "iam", PUSH_AUTH_MODES)
-    audience = reader.text("PUBSUB_PUSH_AUDIENCE")
-    service_account = reader.text("PUBSUB_PUSH_SERVICE_ACCOUNT")
-    if push_auth == "oidc" and (audience is None or service_account is None):
+def _read_caller(reader: _Reader, prefix: str) -> CallerSettings:
+    caller = CallerSettings(
+        prefix=prefix,
+        auth=reader.choice(f"{prefix}_AUTH", "iam", AUTH_MODES),
+        audience=reader.text(f"{prefix}_AUDIENCE"),
+        service_account=reader.text(f"{prefix}_SERVICE_ACCOUNT"),
+    )
+    if caller.auth == "oidc" and (caller.audience is None or caller.service_account is None):
         reader.problems.append(
-            "PUBSUB_PUSH_AUTH=oidc needs PUBSUB_PUSH_AUDIENCE and PUBSUB_PUSH_SERVICE_ACCOUNT: "
+            f"{prefix}_AUTH=oidc needs {prefix}_AUDIENCE and {prefix}_SERVICE_ACCOUNT: "
             "without them any Google token would be let in"
         )
+    return caller
+
+
+def _read_pubsub(reader: _Reader) -> PubsubSettings:
     return PubsubSettings(
         project=reader.text("GOOGLE_CLOUD_PROJECT"),
         topic=reader.text("PUBSUB_TOPIC"),
         subscription=reader.text("PUBSUB_SUBSCRIPTION"),
         dead_letter_topic=reader.text("PUBSUB_DEAD_LETTER_TOPIC"),
-        push_auth=push_auth,
-        push_audience=audience,
-        push_service_account=service_account,
+        push=_read_caller(reader, "PUBSUB_PUSH"),
         leave_seconds=reader.whole("PUBSUB_LEAVE_SECONDS", 10, least=1, most=600),
     )
 
@@ -671,21 +713,25 @@ def _dead_letter_problems(pubsub: PubsubSettings) -> list[str]:
 
 
 def _push_problems(settings: Settings) -> list[str]:
-    pubsub, rules = settings.pubsub, settings.rules
-    problems = _dead_letter_problems(pubsub)
-    if pubsub.push_auth == "iam" and pubsub.push_service_account is None:
+    problems = _dead_letter_problems(settings.pubsub)
+    if settings.pubsub.push.auth == "iam" and settings.pubsub.push.service_account is None:
         problems.append(
             "PUBSUB_PUSH_AUTH=iam needs PUBSUB_PUSH_SERVICE_ACCOUNT: anybody who may invoke the "
             "function could bill otherwise"
         )
-    timeout = settings.function.timeout_seconds
-    if timeout is not None and timeout <= rules.budget_seconds + rules.attempt_seconds:
-        problems.append(
-            f"the function's timeout (CLOUD_RUN_TIMEOUT_SECONDS, {timeout}) must be longer than "
-            f"CHARGE_BUDGET_SECONDS plus one attempt ({rules.budget_seconds:g} + "
-            f"{rules.attempt_seconds:g}): else a charge is cut off half-way"
-        )
-    return problems
+    return [*problems, *_function_timeout_problems(settings)]
+
+
+def _function_timeout_problems(settings: Settings) -> list[str]:
+    rules, timeout = settings.rules, settings.function.timeout_seconds
+    if timeout is None or timeout > rules.budget_seconds + rules.attempt_seconds:
+        return []
+    problem = (
+        f"the function's timeout (CLOUD_RUN_TIMEOUT_SECONDS, {timeout}) must be longer than "
+        f"CHARGE_BUDGET_SECONDS plus one attempt ({rules.budget_seconds:g} + "
+        f"{rules.attempt_seconds:g}): else a charge is cut off half-way"
+    )
+    return [problem]
 
 
 def _read_run(reader: _Reader) -> RunSettings:

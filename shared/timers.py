@@ -50,10 +50,16 @@ def open_run_once(
         notices.inform(f"opened run {run.billing_period} with a cap of {cap}")
 
 
-def reconcile_once(timers: Timers, biller: Biller, records: Records, clock: Clock) -> None:
-    """Finish records that no message drives on, unless this firing is a double.
+def reconcile_once(
+    timers: Timers,
+    biller: Biller,
+    records: Records,
+    clock: Clock,
+    seconds: float = RECONCILE_SECONDS,
+) -> None:
+    """Finish what no message drives on, unless this firing is a double.
 
-    Begins no record when its time is up: a function that is cut off takes with it whatever else
+    Begins nothing when its time is up: a function that is cut off takes with it whatever else
     its worker has in hand.
 
     Args:
@@ -61,12 +67,13 @@ def reconcile_once(timers: Timers, biller: Biller, records: Records, clock: Cloc
         biller: drives them on.
         records: the records.
         clock: for the time limit.
+        seconds: after so long nothing is begun any more.
 
     Raises:
         RecordsUnavailable: the database is away.
     """
     if timers.take_timer_lease(RECONCILE_TIMER, LEASE_SECONDS):
-        give_up = clock.monotonic() + RECONCILE_SECONDS
+        give_up = clock.monotonic() + seconds
         reconcile(biller, records, is_time_up=lambda: clock.monotonic() >= give_up)
 
 

@@ -88,7 +88,7 @@ class KeptLine:
 
 
 class MemoryStore:
-    """Implements the ports `Records`, `Runs` and `Reports` over dictionaries.
+    """Implements the ports `Records`, `Runs`, `Reports` and `Timers` over dictionaries.
 
     Args:
         clock: stands in for the database's clock.
@@ -104,6 +104,7 @@ class MemoryStore:
         self._parked_keys: set[tuple[str, str, str, bytes]] = set()
         self._kept_count = 0
         self.parked_events: list[ParkedLine] = []
+        self._timers: dict[str, datetime] = {}
         self.kept_messages: list[KeptLine] = []
         self.suspended = False
         self._fence_base = 0
@@ -412,6 +413,15 @@ class MemoryStore:
             return [record_id for _, record_id in sorted([*self._due_rows(), *kept], key=_age)][
                 :limit
             ]
+
+    def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
+        """See `Timers.take_timer_lease`."""
+        with self._lock:
+            now = self._clock.now()
+            if name in self._timers and self._timers[name] > now:
+                return False
+            self._timers[name] = now + timedelta(seconds=lease_seconds)
+            return True
 
     def records(self) -> Sequence[Record]:
         """All records, for a test to look at."""

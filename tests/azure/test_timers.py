@@ -102,16 +102,6 @@ def test_late_firing_changes_nothing(clockwork: Clockwork) -> None:
     assert clockwork.runs() == [("2026-11", "usd", 1000, 1100)]
 
 
-def test_each_timer_has_a_lease_that_runs_out(clockwork: Clockwork) -> None:
-    """Goal: a timer whose process died is free again, and holds up no other."""
-    timers = PostgresTimers(clockwork.url)
-    assert timers.take_timer_lease("one", LEASE_SECONDS)
-    assert timers.take_timer_lease("other", LEASE_SECONDS)
-    assert not timers.take_timer_lease("one", LEASE_SECONDS)
-    clockwork.let_lease_run_out()
-    assert timers.take_timer_lease("one", LEASE_SECONDS)
-
-
 def test_statement_gets_the_period(clockwork: Clockwork) -> None:
     """Goal: the total may come from the operator's own tables."""
     clockwork.execute("CREATE TABLE usage (period text, cents bigint)")

@@ -34,7 +34,7 @@ def test_minimal_environment_gives_the_documented_defaults() -> None:
     assert settings.stripe.api_base == "https://api.stripe.com"
     assert (settings.run.cap_percent, settings.run.period_format) == (110, "%Y-%m")
     assert settings.run.period_offset == -1
-    assert settings.pubsub.push_auth == "iam"
+    assert settings.pubsub.push.auth == "iam"
     assert settings.warnings == ()
 
 

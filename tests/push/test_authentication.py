@@ -19,7 +19,7 @@ from gcp_function.authentication import (
     Authenticate,
     CertificateCache,
     CertificatesUnavailable,
-    PushRefused,
+    RequestRefused,
     make_authentication,
 )
 from shared.settings import read_push_settings
@@ -41,12 +41,12 @@ def authentication(mode: str, fetch: Callable[..., Any] | None = None) -> Authen
             "PUBSUB_PUSH_SERVICE_ACCOUNT": PUSH_ACCOUNT,
         }
     )
-    return make_authentication(settings.pubsub, fetch)
+    return make_authentication(settings.pubsub.push, fetch)
 
 
 def refusal(authenticate: Authenticate, headers: Mapping[str, str]) -> int:
     """With which status a request is refused. The reason quotes nothing of its token."""
-    with pytest.raises(PushRefused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         authenticate(Headers(dict(headers)).get)
     for part in " ".join(headers.values()).split():
         assert len(part) < 8 or part not in str(caught.value)
@@ -261,7 +261,7 @@ def test_oidc_refuses_another_signature(google: Google) -> None:
 
 def test_oidc_behind_cloud_run_says_what_to_change(google: Google) -> None:
     """Goal: the one combination that never works is explained in the log."""
-    with pytest.raises(PushRefused, match="PUBSUB_PUSH_AUTH=iam"):
+    with pytest.raises(RequestRefused, match="PUBSUB_PUSH_AUTH=iam"):
         authentication("oidc", google.fetch)(Headers(bearer(token({}))).get)
     assert google.fetched == 0
 

@@ -32,6 +32,7 @@ from shared.ports import (
     Settlement,
     StripeRequest,
 )
+from shared.reconcile import KeptSettlement
 from shared.record import UNFINISHED, Flow, Lease, Record, RecordId, State, Verdict
 from shared.store.memory import MemoryStore, _Row
 from shared.stripe_answers import Answer, AnswerKind
@@ -270,7 +271,7 @@ def _final_rows_expire(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _doubt_is_left_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    def due_never(record: Record, concluded: Concluded) -> Release:
+    def due_never(concluded: Concluded) -> Release:
         return Release(doubt=True, create_in_doubt=False, code=None, due_in_seconds=None)
 
     monkeypatch.setattr(biller, "_release_of", due_never)
@@ -288,6 +289,17 @@ def _defect_in_reconcile(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError("a defect")
 
     monkeypatch.setattr(Biller, "resume", fail)
+
+
+def _settled_without_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_nothing(store: MemoryStore, event: UsageEvent, body: bytes, note: Note) -> None:
+        """Keep nothing of the message."""
+
+    monkeypatch.setattr(MemoryStore, "keep", keep_nothing)
+
+
+def _kept_message_dropped_when_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KeptSettlement, "leave", KeptSettlement.complete)
 
 
 def _higher_attempt_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,6 +393,14 @@ MUTANTS = (
     Mutant(
         "a higher attempt swallowed by an earlier one",
         _higher_attempt_swallowed,
+        (Invariant.DURABLE,),
+    ),
+    Mutant(
+        "settled near the limit without keeping", _settled_without_keeping, (Invariant.DURABLE,)
+    ),
+    Mutant(
+        "a kept message dropped when it is left",
+        _kept_message_dropped_when_it_is_left,
         (Invariant.DURABLE,),
     ),
     Mutant("a defect", _defect, (Invariant.NO_DEFECT,), _TWO_STEPS),
