@@ -26,6 +26,8 @@ SETTING_PREFIXES = (
     "PUBSUB_",
     "STRIPE_",
     "ServiceBus",
+    "VAULT_",
+    "KEYBRAKE_",
 )
 
 
