@@ -1,15 +1,21 @@
 """Fixtures for all tests: databases of one's own, and programs that may be missing."""
 
 import gc
+import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from local.functions_host import MISSING
 from local.postgres import DatabaseServer, database_server
 from local.tools import Missing, find_tool
 from tests.support.missing import skip_outside_ci
+
+# PostgreSQL is started by a fork where root runs the tests. gRPC would do something in the child of
+# each fork, which now and then kills it; read when gRPC is imported, which is later.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +88,15 @@ def requires_node() -> Path:
 def requires_terraform() -> Path:
     """Where Terraform is."""
     return _require("terraform")
+
+
+@pytest.fixture(scope="session")
+def requires_functions_runtime() -> None:
+    """The real Functions runtime, which does not exist everywhere."""
+    if MISSING:
+        skip_outside_ci(
+            f"the Functions runtime exists for Python 3.13 on Linux alone (missing: {MISSING})"
+        )
 
 
 def _require(name: str) -> Path:

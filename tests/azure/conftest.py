@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import pytest
 
-from local.functions_host import MISSING
 from local.postgres import DatabaseServer
 from local.servicebus_emulator import (
     EmulatorOptions,
@@ -17,7 +16,6 @@ from local.servicebus_emulator import (
     SubscriptionOptions,
 )
 from local.stripe_simulator import serve_in_thread
-from tests.support.missing import skip_outside_ci
 from tests.support.servicebus import (
     LOCK_SECONDS,
     Desk,
@@ -34,15 +32,6 @@ OpenDesk: TypeAlias = Callable[[str], AbstractContextManager[Desk]]
 @pytest.fixture(scope="module", autouse=True)
 def _forget_broken_connections(forget_broken_connections: None) -> None:
     """Every module here cuts connections."""
-
-
-@pytest.fixture(scope="session")
-def requires_functions_runtime() -> None:
-    """The real Functions runtime, which does not exist everywhere."""
-    if MISSING:
-        skip_outside_ci(
-            f"the Functions runtime exists for Python 3.13 on Linux alone (missing: {MISSING})"
-        )
 
 
 @pytest.fixture(scope="session")
