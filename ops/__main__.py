@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ops import demo, migrate, publish, reconcile, runs, show, status, vault
+from ops import demo, migrate, publish, rebuild, reconcile, runs, show, status, vault
 from ops.arguments import HelpFormatter
 from ops.errors import PackageMissing
 from ops.exit_codes import ExitCode, exit_code_table
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (migrate, publish, runs, status, show, reconcile, vault, demo):
+    for family in (migrate, publish, runs, status, show, reconcile, rebuild, vault, demo):
         family.add_commands(commands)
     return parser
 

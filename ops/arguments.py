@@ -11,6 +11,7 @@ from ops.report import Report
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+    from datetime import datetime
 
     Commands = _SubParsersAction[argparse.ArgumentParser]
 
@@ -18,6 +19,8 @@ Run = Callable[[argparse.Namespace], Report]
 
 MAX_CENTS = 10**15
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
+_AGO = re.compile(r"([0-9]{1,6})([mhd])")
+_SECONDS_OF_UNIT = {"m": 60, "h": 3600, "d": 86400}
 _EXIT_CODES_HINT = "Exit codes: see `chargeonce --help`."
 
 
@@ -106,6 +109,23 @@ def currency(text: str) -> str:
 def cents(text: str) -> int:
     """A positive amount in the currency's smallest unit."""
     return _whole(text, 1, MAX_CENTS, "an amount is a whole number of the currency's smallest unit")
+
+
+def moment(text: str) -> datetime:
+    """A moment in ISO form (UTC unless it says otherwise), or how long ago, like 90m, 36h or 3d."""
+    from datetime import UTC, datetime, timedelta
+
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        seconds = int(ago[1]) * _SECONDS_OF_UNIT[ago[2]]
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            "give a moment like 2026-11-30T14:00 (UTC) or how long ago it was, like 90m, 36h or 3d"
+        ) from None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 def whole_number(most: int, least: int = 1) -> Callable[[str], int]:

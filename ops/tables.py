@@ -13,7 +13,8 @@ from ops.amounts import format_amount
 from ops.documents import left_cents
 from ops.errors import PackageMissing
 from shared.outcome import Disposition, Outcome
-from shared.ports import AttemptLine, PeriodStatus, Run
+from shared.ports import Adoption, AttemptLine, PeriodStatus, Run
+from shared.rebuild import RebuildReport, RebuildState
 from shared.record import FINAL, Record, RecordId, State
 
 try:
@@ -30,6 +31,12 @@ except ImportError:
 
 BAR_CHARACTERS = 40
 
+_ADOPTION_STYLES = {
+    Adoption.RESTORED: "green",
+    Adoption.BROUGHT_FORWARD: "green",
+    Adoption.BESIDE: "yellow",
+    Adoption.SECOND_PAYMENT: "bold red",
+}
 _STATE_STYLES = {
     State.CHARGED: "green",
     State.IN_DOUBT: "bold yellow",
@@ -115,6 +122,31 @@ def print_outcomes(console: Console, outcomes: Mapping[Outcome, int]) -> None:
         style = "yellow" if outcome.disposition is Disposition.LEAVE else ""
         table.add_row(Text(outcome, style=style), str(count))
     console.print(table)
+
+
+def print_rebuild(console: Console, report: RebuildReport, *, is_dry_run: bool) -> None:
+    """What the payments in Stripe's lists came to."""
+    if report.since is None:
+        console.print("The database is whole: there is nothing to rebuild.")
+        return
+    console.print(f"payments since {_moment(report.since)}")
+    table = _table("came to", "payments")
+    for adoption in Adoption:
+        if report.adoptions[adoption]:
+            style = _ADOPTION_STYLES.get(adoption, "")
+            table.add_row(Text(adoption, style=style), str(report.adoptions[adoption]))
+    if report.foreign:
+        table.add_row(Text("another key, not adopted", style="yellow"), str(report.foreign))
+    if table.row_count:
+        console.print(table)
+    else:
+        console.print("None of them is of this deployment.")
+    if is_dry_run:
+        console.print("Nothing was changed.")
+    elif report.state is RebuildState.WHOLE:
+        console.print("The database is whole again; `chargeonce reconcile` finishes the rest.")
+    else:
+        console.print("Commits were lost again meanwhile: run `chargeonce rebuild` once more.")
 
 
 def print_due(console: Console, due: Sequence[RecordId]) -> None:

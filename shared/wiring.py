@@ -13,6 +13,7 @@ from shared.store.postgres import PostgresStore
 from shared.store.timers import PostgresTimers
 from shared.stripe_lists import StripeLists
 from shared.throttle import Throttle
+from shared.upkeep import Upkeep, build_upkeep
 
 if TYPE_CHECKING:
     from shared.stripe_payments import StripePayments
@@ -37,6 +38,7 @@ class Parts:
     store: PostgresStore
     timers: PostgresTimers
     payments: StripePayments
+    upkeep: Upkeep
 
     def close(self) -> None:
         """Close every connection."""
@@ -55,7 +57,8 @@ def build_parts(settings: Settings, threads: int) -> Parts:
     store = open_store(settings, threads)
     payments = build_payments(settings)
     biller = Biller(store, payments, SystemClock(), settings.rules)
-    return Parts(biller, store, PostgresTimers(settings.database_url), payments)
+    upkeep = build_upkeep(store, payments, SystemClock(), settings.rules)
+    return Parts(biller, store, PostgresTimers(settings.database_url), payments, upkeep)
 
 
 def build_biller(settings: Settings, store: PostgresStore) -> Biller:
@@ -67,6 +70,17 @@ def build_biller(settings: Settings, store: PostgresStore) -> Biller:
     """
     check_schema(settings.database_url)
     return Biller(store, build_payments(settings), SystemClock(), settings.rules)
+
+
+def open_upkeep(settings: Settings, store: PostgresStore) -> Upkeep:
+    """The rebuild's and the sweep's parts, over PostgreSQL and the real Stripe SDK.
+
+    Raises:
+        SchemaMismatch: the database needs `chargeonce migrate`.
+        RecordsUnavailable: the database cannot be reached.
+    """
+    check_schema(settings.database_url)
+    return build_upkeep(store, build_payments(settings), SystemClock(), settings.rules)
 
 
 def build_lists(settings: Settings) -> StripeLists:

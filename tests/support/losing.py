@@ -58,6 +58,10 @@ class LosableDatabase:
         """Let the loss be noticed long enough ago that no request is running any more."""
         self._run("UPDATE chargeonce.rebuilds SET noticed_at = noticed_at - interval '1 hour'")
 
+    def execute(self, statement: str) -> None:
+        """Do something to the database by hand."""
+        self._run(statement)
+
     def _run(self, *statements: str) -> None:
         with closing(psycopg.connect(self._database_url)) as connection, connection.transaction():
             for statement in statements:
