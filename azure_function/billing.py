@@ -62,7 +62,7 @@ class Billing:
     def reconcile(self) -> None:
         """Finish records that no message drives on. See `shared.timers.reconcile_once`."""
         parts = self._parts.get()
-        reconcile_once(parts.timers, parts.biller, parts.store, self._clock)
+        reconcile_once(parts.timers, parts.biller, parts.upkeep)
 
 
 def _make_parts(settings: Settings) -> Parts:

@@ -89,7 +89,7 @@ class ScheduledFunctions:
     def _reconcile(self) -> None:
         parts = self._parts.get()
         seconds = _reconcile_seconds(self._settings.get())
-        reconcile_once(parts.timers, parts.biller, parts.store, self._clock, seconds)
+        reconcile_once(parts.timers, parts.biller, parts.upkeep, seconds)
 
 
 def _read_settings(environment: Mapping[str, str] | None) -> Settings:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ops.arguments import add_command, add_dry_run, whole_number
 from ops.database import open_records, quieten_pool
+from ops.exit_codes import ExitCode
 from ops.report import Report
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
     from ops.arguments import Commands
     from shared.outcome import Outcome
+
+_SUSPENDED = (
+    "The database may have lost commits, and nothing is charged until Stripe's lists are read. "
+    "The reconcile timer does it in a few minutes; `chargeonce rebuild` waits for it."
+)
 
 DEFAULT_LIMIT = 200
 MAX_LIMIT = 100_000
@@ -48,20 +54,26 @@ def run(arguments: argparse.Namespace) -> Report:
     """Drive due records on, or list them."""
     if arguments.dry_run:
         return _list_due(arguments.limit)
-    outcomes = _drive_due(arguments.limit, show_progress=not arguments.json)
+    driven = _drive_due(arguments.limit, show_progress=not arguments.json)
+    outcomes = driven or {}
     looked_at = sum(outcomes.values())
+    is_suspended = driven is None
 
     def show(console: Console) -> None:
         from ops.tables import print_outcomes
 
-        print_outcomes(console, outcomes)
+        if is_suspended:
+            console.print(_SUSPENDED)
+        else:
+            print_outcomes(console, outcomes)
 
     document = {
         "looked_at": looked_at,
         "outcomes": {str(outcome): count for outcome, count in outcomes.items()},
+        "suspended": is_suspended,
         "dry_run": False,
     }
-    return Report(document, show)
+    return Report(document, show, ExitCode.FAILED if is_suspended else ExitCode.OK)
 
 
 def _list_due(limit: int) -> Report:
@@ -80,10 +92,10 @@ def _list_due(limit: int) -> Report:
     return Report({"due": records, "dry_run": True}, show)
 
 
-def _drive_due(limit: int, *, show_progress: bool) -> Mapping[Outcome, int]:
-    from shared.reconcile import reconcile
+def _drive_due(limit: int, *, show_progress: bool) -> Mapping[Outcome, int] | None:
+    from shared.reconcile import keep_up
     from shared.settings import read_settings
-    from shared.wiring import build_biller, open_store
+    from shared.wiring import build_biller, open_store, open_upkeep
 
     settings = read_settings()
     for warning in settings.warnings:
@@ -91,9 +103,10 @@ def _drive_due(limit: int, *, show_progress: bool) -> Mapping[Outcome, int]:
     quieten_pool()
     with closing(open_store(settings, threads=1)) as store:
         biller = build_biller(settings, store)
+        upkeep = open_upkeep(settings, store)
         if not show_progress:
-            return reconcile(biller, store, limit)
+            return keep_up(biller, upkeep, limit)
         from ops.tables import progress
 
         with progress("reconciling", total=len(store.due(limit))) as advance:
-            return reconcile(biller, store, limit, lambda _: advance())
+            return keep_up(biller, upkeep, limit, lambda _: advance())

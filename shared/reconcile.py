@@ -9,8 +9,11 @@ from shared import notices
 from shared.biller import RECONCILE, Biller
 from shared.decision_log import DecisionEvent, describe_defect, log_overdue
 from shared.errors import RecordsUnavailable, SettlementFailed
+from shared.orphans import sweep_orphans
 from shared.outcome import Disposition, Outcome
 from shared.ports import DueRecord, Records
+from shared.rebuild import keep_whole
+from shared.upkeep import Upkeep
 
 DEFAULT_LIMIT = 200
 
@@ -56,6 +59,35 @@ def reconcile(
         outcomes[outcome] += 1
         if on_outcome is not None:
             on_outcome(outcome)
+    return outcomes
+
+
+def keep_up(
+    biller: Biller,
+    upkeep: Upkeep,
+    limit: int = DEFAULT_LIMIT,
+    on_outcome: Callable[[Outcome], None] | None = None,
+    is_time_up: Callable[[], bool] | None = None,
+) -> Mapping[Outcome, int] | None:
+    """Do all that is done beside the deliveries: rebuild, reconcile, sweep orphans.
+
+    Args:
+        biller: see `reconcile`.
+        upkeep: what the rebuild and the sweep work with.
+        limit: see `reconcile`.
+        on_outcome: see `reconcile`.
+        is_time_up: asked before each piece of work; the rest is left for the next time.
+
+    Returns:
+        See `reconcile`; None as long as the database may lack commits and nothing is charged.
+
+    Raises:
+        RecordsUnavailable: the database is away; what was done before stands.
+    """
+    if not keep_whole(upkeep, is_time_up):
+        return None
+    outcomes = reconcile(biller, upkeep.records, limit, on_outcome, is_time_up)
+    sweep_orphans(upkeep, is_time_up=is_time_up)
     return outcomes
 
 

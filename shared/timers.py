@@ -8,9 +8,10 @@ from shared import notices
 from shared.biller import Biller
 from shared.errors import RunError
 from shared.minting import ExpectedTotals, open_due_run
-from shared.ports import Clock, Records, Runs, Timers
-from shared.reconcile import reconcile
+from shared.ports import Runs, Timers
+from shared.reconcile import keep_up
 from shared.settings import Settings
+from shared.upkeep import Upkeep
 
 # Doubled firings come within seconds of each other; no schedule is finer than a minute.
 LEASE_SECONDS = 50.0
@@ -51,30 +52,25 @@ def open_run_once(
 
 
 def reconcile_once(
-    timers: Timers,
-    biller: Biller,
-    records: Records,
-    clock: Clock,
-    seconds: float = RECONCILE_SECONDS,
+    timers: Timers, biller: Biller, upkeep: Upkeep, seconds: float = RECONCILE_SECONDS
 ) -> None:
-    """Finish what no message drives on, unless this firing is a double.
+    """Finish what no message drives on, unless this firing is a double. See `keep_up`.
 
     Begins nothing when its time is up: a function that is cut off takes with it whatever else
     its worker has in hand.
 
     Args:
         timers: knows who runs the timer now.
-        biller: drives them on.
-        records: the records.
-        clock: for the time limit.
+        biller: drives it on.
+        upkeep: what the rebuild and the sweep work with, and the clock for the time limit.
         seconds: after so long nothing is begun any more.
 
     Raises:
         RecordsUnavailable: the database is away.
     """
     if timers.take_timer_lease(RECONCILE_TIMER, LEASE_SECONDS):
-        give_up = clock.monotonic() + seconds
-        reconcile(biller, records, is_time_up=lambda: clock.monotonic() >= give_up)
+        give_up = upkeep.clock.monotonic() + seconds
+        keep_up(biller, upkeep, is_time_up=lambda: upkeep.clock.monotonic() >= give_up)
 
 
 def _uses_runs(settings: Settings) -> bool:

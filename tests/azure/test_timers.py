@@ -180,7 +180,17 @@ class SlowRecords:
         self._store.open_run(PERIOD, "usd", 10**9, 10**9)
         self._is_free = True
         self.lease_seconds = 180.0
+        self.quiet_seconds = 360.0
+        self.clock = clock
+        self.records = self
         self.resumed: list[str] = []
+
+    def begin_rebuild(self, told_since: datetime | None, margin_seconds: float) -> None:
+        """See `Rebuilds`: the database is whole."""
+
+    def doubted_creates(self, limit: int, quiet_seconds: float) -> list[Any]:
+        """See `Orphanage`: none."""
+        return []
 
     def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
         """See `Timers`: once."""
@@ -208,5 +218,5 @@ def test_reconcile_runs_once_and_ends_in_time() -> None:
     clock = ManualClock()
     slow: Any = SlowRecords(clock)
     for _ in range(2):
-        reconcile_once(slow, slow, slow, clock)
+        reconcile_once(slow, slow, slow)
     assert slow.resumed == ["customer-0", "customer-1"]

@@ -156,7 +156,19 @@ def test_stripe_away_leaves_it_suspended(
     ran = lost("rebuild", "--json")
     assert ran.code == ExitCode.FAILED
     assert "Stripe" in ran.document["error"]["message"]
-    assert lost("reconcile", "--json").document["outcomes"] == {}
+
+
+def test_reconcile_says_that_the_database_is_suspended(
+    lost: CommandLine, store: PostgresStore, database: LosableDatabase
+) -> None:
+    """Goal: it begins the rebuild too; who runs it again a little later finds it done."""
+    database.lose_commits()
+    ran = lost("reconcile", "--json")
+    assert (ran.code, ran.document["suspended"]) == (ExitCode.FAILED, True)
+    assert "chargeonce rebuild" in lost("reconcile").stdout
+    database.let_requests_end()
+    assert lost("reconcile").code == ExitCode.OK
+    assert state_of(store) is State.CHARGED
 
 
 def test_the_wait_is_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:

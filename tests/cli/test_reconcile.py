@@ -37,6 +37,7 @@ def test_nothing_is_due(deployed: CommandLine) -> None:
     assert deployed("reconcile", "--json").document == {
         "looked_at": 0,
         "outcomes": {},
+        "suspended": False,
         "dry_run": False,
     }
     assert "Nothing was due." in deployed("reconcile").stdout
@@ -58,7 +59,12 @@ def test_what_is_due_is_finished(
     assert simulator.control.ledger() == []
     ran = deployed("reconcile", "--json")
     assert ran.code == ExitCode.OK
-    assert ran.document == {"looked_at": 1, "outcomes": {"charged": 1}, "dry_run": False}
+    assert ran.document == {
+        "looked_at": 1,
+        "outcomes": {"charged": 1},
+        "suspended": False,
+        "dry_run": False,
+    }
     record = store.get_record(RecordId("due", PERIOD))
     assert record is not None
     assert record.state is State.CHARGED
