@@ -26,7 +26,7 @@ from shared.vault.admin import VaultAdmin
 from shared.vault.application import VaultApplication
 from shared.vault.holds import resolve_holds
 from shared.vault.keys import VaultKey
-from shared.vault.ports import Upstream, VaultRecords
+from shared.vault.ports import Upstream
 from shared.vault.proxy import Proxy
 from shared.vault.upstream import StripeUpstream
 from shared.vault.wsgi import as_wsgi
@@ -69,9 +69,14 @@ class TappedUpstream:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
+        self.sent: list[tuple[str, str, str]] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Take the taps off, and forget what was sent."""
         self.before: Callable[[str, str], StripeResponse | NoResponse | None] | None = None
         self.after: Callable[[str, str], StripeResponse | NoResponse | None] | None = None
-        self.sent: list[tuple[str, str, str]] = []
+        self.sent.clear()
 
     def send(
         self, method: str, path: str, form: str, headers: Mapping[str, str]
@@ -90,7 +95,7 @@ class VaultBench:
     """A proxy with one customer at Stripe who pays with a good card.
 
     Args:
-        database_url: a migrated database; the vault's tables in it are emptied.
+        database_url: a migrated database.
         stripe: the simulator's control.
         stripe_url: where the simulator serves.
     """
@@ -99,9 +104,6 @@ class VaultBench:
         self.stripe = stripe
         self.database_url = database_url
         self._connection = psycopg.connect(database_url, autocommit=True)
-        self._connection.execute(
-            "TRUNCATE chargeonce.vault_calls, chargeonce.vault_payments, chargeonce.vault_keys"
-        )
         self.records = PostgresVault(Caller(database_url, 64))
         self._real = StripeUpstream(
             STRIPE_KEY, stripe_url, PATIENCE_SECONDS, PATIENCE_SECONDS, PATIENCE_SECONDS
@@ -109,18 +111,27 @@ class VaultBench:
         self.upstream = TappedUpstream(self._real)
         self._payments = StripePayments(STRIPE_KEY, stripe_url, PATIENCE_SECONDS, PATIENCE_SECONDS)
         self._clock = SystemClock()
-        self.port = 0
-        stripe.seed_customers(CustomerSeed(ids=["cus_1"], source="tok_visa"))
+        self._proxy = Proxy(self.records, self.upstream, self._clock)
+        self._admin = VaultAdmin(self.records, ADMIN_TOKEN, self._clock)
+        self._own_port = self.port = 0
+
+    def reset(self) -> None:
+        """Begin anew, with the good customer and without a key."""
+        self._connection.execute(
+            "TRUNCATE chargeonce.vault_calls, chargeonce.vault_payments, chargeonce.vault_keys"
+        )
+        self.stripe.reset()
+        self.stripe.seed_customers(CustomerSeed(ids=["cus_1"], source="tok_visa"))
+        self.upstream.reset()
+        self._admin = VaultAdmin(self.records, ADMIN_TOKEN, self._clock)
+        self.port = self._own_port
 
     @contextmanager
-    def served(self, records: VaultRecords | None = None) -> Iterator[None]:
+    def served(self) -> Iterator[None]:
         """Serve the proxy on loopback."""
-        kept = records or self.records
-        proxy = Proxy(kept, self.upstream, self._clock)
-        admin = VaultAdmin(kept, ADMIN_TOKEN, self._clock)
-        application = VaultApplication(lambda: proxy, lambda: admin)
+        application = VaultApplication(lambda: self._proxy, lambda: self._admin)
         server = make_server("127.0.0.1", 0, as_wsgi(application), threaded=True)
-        self.port = server.server_port
+        self._own_port = self.port = server.server_port
         serving = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         serving.start()
         try:

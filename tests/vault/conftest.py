@@ -26,13 +26,19 @@ def vault_database_url(
     postgres_server.drop_database(url)
 
 
-@pytest.fixture
-def vault(vault_database_url: str, vault_stripe: RunningSimulator) -> Iterator[VaultBench]:
-    """A served proxy without a key."""
-    vault_stripe.control.reset()
+@pytest.fixture(scope="session")
+def served_vault(vault_database_url: str, vault_stripe: RunningSimulator) -> Iterator[VaultBench]:
+    """One served proxy for the test process; each test starts it anew."""
     bench = VaultBench(vault_database_url, vault_stripe.control, vault_stripe.base_url)
     try:
         with bench.served():
             yield bench
     finally:
         bench.close()
+
+
+@pytest.fixture
+def vault(served_vault: VaultBench) -> VaultBench:
+    """A served proxy without a key."""
+    served_vault.reset()
+    return served_vault
