@@ -100,4 +100,4 @@ def test_the_cap_holds_at_every_instant(vault: VaultBench) -> None:
 
 
 def test_looking_first_and_counting_then_overshoots(vault: VaultBench) -> None:
-    assert spend(vault, CheckThenCount(vault), 400) > CAP_CENTS  # type: ignore[arg-type]
+    assert spend(vault, CheckThenCount(vault), CHARGES) > CAP_CENTS  # type: ignore[arg-type]
