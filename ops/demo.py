@@ -36,10 +36,11 @@ def add_commands(commands: Commands) -> None:
         "chargeonce demo\n"
         "chargeonce demo --seed 7 --json | jq .double_charges\n"
         "chargeonce demo --naive --customers 100",
-        details="Takes about a minute and needs no account and no setting: PostgreSQL, Stripe and "
-        "the queue run on this machine alone and end with it. With DATABASE_URL set, that server "
-        "is used, in a database of the demo's own. Fails if any promise is broken. With --naive, "
-        "two consumers as one usually finds them go through the same day beside ours.",
+        details="Takes about a minute and needs no account and no setting: PostgreSQL, Stripe, "
+        "Pub/Sub and Service Bus run on this machine alone and end with it. With DATABASE_URL set, "
+        "that server is used, in a database of the demo's own. Fails if any promise is broken. "
+        "With --naive, two consumers as one usually finds them go through a bad day on Pub/Sub "
+        "beside ours.",
     )
     command.add_argument(
         "--seed",
@@ -59,7 +60,7 @@ def add_commands(commands: Commands) -> None:
         "--delivery",
         choices=DELIVERIES,
         default="own",
-        help="what delivers the events, by push and to workers that pull: our own Pub/Sub emulator "
+        help="what delivers Pub/Sub's events, by push and to workers that pull: our own emulator "
         "(the default) or gcloud's; or a small pusher, by push alone",
     )
     command.add_argument(

@@ -1,6 +1,7 @@
 """What the demo asks of whatever delivers its events."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from local.demo.plan import Message
@@ -15,8 +16,23 @@ DEAD_LETTER_SUBSCRIPTION: Final = "usage-dead"
 # The shortest that Pub/Sub allows.
 ACK_DEADLINE_SECONDS: Final = 10
 BACKOFF_SECONDS: Final = (1, 5)
+# How long a message stays away that a worker must leave.
+LEAVE_SECONDS: Final = 1
 # As many as Pub/Sub allows: what the function leaves is to come back, not to be given up.
 MOST_DELIVERIES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesSeen:
+    """What became of the leases on messages, which Service Bus calls locks.
+
+    Attributes:
+        not_extended: Extensions that were refused or lost.
+        ran_out: Those that had run out when somebody was done with the message.
+    """
+
+    not_extended: int
+    ran_out: int
 
 
 class Broker(Protocol):
@@ -46,6 +62,10 @@ class Broker(Protocol):
 
     def publish(self, messages: Sequence[Message]) -> Sequence[str]:
         """Publish messages and return their ids in order."""
+        ...
+
+    def leases(self) -> LeasesSeen | None:
+        """Return what became of leases; None if nobody counts."""
         ...
 
     def dead_letters(self, count: int, within_seconds: float) -> frozenset[str]:

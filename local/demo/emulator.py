@@ -11,11 +11,13 @@ from local.demo.broker import (
     ACK_DEADLINE_SECONDS,
     DEAD_LETTER_SUBSCRIPTION,
     DEAD_LETTER_TOPIC,
+    LEAVE_SECONDS,
     MOST_DELIVERIES,
     PROJECT,
     PULL_SUBSCRIPTION,
     SUBSCRIPTION,
     TOPIC,
+    LeasesSeen,
 )
 from local.demo.plan import Message
 from local.pubsub_emulator_gcloud import GcloudPubsubEmulator, PubsubEmulatorError
@@ -38,7 +40,10 @@ class EmulatorBroker:
     @property
     def environment(self) -> Mapping[str, str]:
         """See `Broker.environment`."""
-        return {"PUBSUB_EMULATOR_HOST": self._pubsub.host_and_port}
+        return {
+            "PUBSUB_EMULATOR_HOST": self._pubsub.host_and_port,
+            "PUBSUB_LEAVE_SECONDS": str(LEAVE_SECONDS),
+        }
 
     def __enter__(self) -> Self:
         """Start the emulator and make both topics.
@@ -90,6 +95,10 @@ class EmulatorBroker:
         return [
             self._pubsub.publish(TOPIC, message.body, message.attributes) for message in messages
         ]
+
+    def leases(self) -> LeasesSeen | None:
+        """See `Broker.leases`."""
+        return None
 
     def dead_letters(self, count: int, within_seconds: float) -> frozenset[str]:
         """See `Broker.dead_letters`."""

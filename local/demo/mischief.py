@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
+from local.demo.plan import Customer
 from local.stripe_simulator import Fault, FaultKind, Match
 
 # Shorter than a hang, so that the answer never comes in time; longer than a late answer.
 READ_TIMEOUT_SECONDS: Final = 1.0
 HANG_SECONDS: Final = 2.0
 LATE_ANSWER_SECONDS: Final = 0.7
+# Service Bus consumers are patient: they wait for Stripe longer than their locks last.
+PATIENT_READ_TIMEOUT_SECONDS: Final = 3.0
+SLOW_ANSWER_SECONDS: Final = 2.6
 
 CREATE: Final = "/v1/payment_intents"
 CONFIRM: Final = "/v1/payment_intents/*/confirm"
@@ -39,6 +43,18 @@ def late_answers() -> Fault:
     return Fault(
         FaultKind.DELAY, Match(method="POST", path=CONFIRM), answer_seconds=LATE_ANSWER_SECONDS
     )
+
+
+def slow_answers(customers: Sequence[Customer]) -> Sequence[Fault]:
+    """Customers whose confirms act at once and are answered when the lock has long run out."""
+    return [
+        Fault(
+            FaultKind.DELAY,
+            Match(method="POST", path=CONFIRM, customer=customer.stripe_customer_id),
+            answer_seconds=SLOW_ANSWER_SECONDS,
+        )
+        for customer in customers
+    ]
 
 
 def _fault(kind: FaultKind, path: str, probability: float, *, acts: bool) -> Fault:

@@ -51,9 +51,35 @@ class RecordSeen:
 class ParkedSeen:
     """A message that was dead-lettered, as the database keeps it."""
 
+    transport: str
     message_id: str
     reason: str
     customer_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesSeen:
+    """What came of deliveries that reached a decision.
+
+    Attributes:
+        decided: All of them.
+        again: Those that the broker had made before.
+        met_another: Those that found their record held by somebody else.
+        duplicates: Those that found their record finished.
+    """
+
+    decided: int = 0
+    again: int = 0
+    met_another: int = 0
+    duplicates: int = 0
+
+    def __add__(self, other: "DeliveriesSeen") -> "DeliveriesSeen":
+        return DeliveriesSeen(
+            self.decided + other.decided,
+            self.again + other.again,
+            self.met_another + other.met_another,
+            self.duplicates + other.duplicates,
+        )
 
 
 class Observer:
@@ -80,17 +106,14 @@ class Observer:
         rows = self._rows(queries.SETTLED_MESSAGES, [_SETTLING_LINES])
         return frozenset((transport, message_id) for transport, message_id in rows)
 
-    def delivery_count(self) -> int:
-        """Return how many deliveries reached a decision."""
-        return self._number(queries.COUNT_DELIVERIES, [_FIRST_LINES])
+    def deliveries(self) -> Mapping[str, DeliveriesSeen]:
+        """Return what came of the deliveries, by transport."""
+        rows = self._rows(queries.COUNT_DELIVERIES, [_FIRST_LINES])
+        return {transport: DeliveriesSeen(*counts) for transport, *counts in rows}
 
-    def duplicate_count(self) -> int:
-        """Return how many deliveries found their record finished."""
-        return self._number(queries.COUNT_DUPLICATES)
-
-    def held_count(self) -> int:
-        """Return how many records are being charged right now."""
-        return self._number(queries.COUNT_HELD)
+    def held_count(self, transports: Sequence[str]) -> int:
+        """Return how many records are being charged right now for messages of these transports."""
+        return self._number(queries.COUNT_HELD, [list(transports)])
 
     def cut_short_count(self) -> int:
         """Return how many charges were begun by a process that could not finish them."""
@@ -110,9 +133,10 @@ class Observer:
         """Return the messages that were dead-lettered."""
         return [ParkedSeen(*row) for row in self._rows(queries.PARKED_EVENTS)]
 
-    def parked_bodies(self) -> Sequence[bytes]:
-        """Return what was dead-lettered, each once."""
-        return [bytes(row[0]) for row in self._rows(queries.PARKED_BODIES)]
+    def parked_bodies(self, transports: Sequence[str]) -> Sequence[bytes]:
+        """Return what was dead-lettered from these transports, each once."""
+        rows = self._rows(queries.PARKED_BODIES, [list(transports)])
+        return [bytes(row[0]) for row in rows]
 
     def end_pauses(self) -> None:
         """Let reconcile look at every unfinished record now."""

@@ -17,17 +17,30 @@ from local.demo.broker import (
     BACKOFF_SECONDS,
     DEAD_LETTER_SUBSCRIPTION,
     DEAD_LETTER_TOPIC,
+    LEAVE_SECONDS,
     MOST_DELIVERIES,
     PROJECT,
     PULL_SUBSCRIPTION,
     SUBSCRIPTION,
     TOPIC,
+    LeasesSeen,
 )
 from local.demo.plan import Message
-from local.pubsub_emulator import Effect, EmulatorProcess, Fault, Target
+from local.pubsub_emulator import (
+    Effect,
+    EmulatorProcess,
+    EventFilter,
+    EventKind,
+    Fault,
+    Outcome,
+    Target,
+)
 
 CALL_SECONDS: Final = 30.0
 MOST_LETTERS_PER_PULL: Final = 100
+# So fast does its clock run: a lease of a minute, as Google's client takes it, lapses while
+# somebody watches. What is to last some real seconds is set that much longer.
+SPEED: Final = 5
 LOST_EXTENSIONS: Final = 0.2
 DELIVERED_TWICE: Final = 0.05
 
@@ -44,13 +57,16 @@ class OwnEmulatorBroker:
         Args:
             seed: Decides which extensions are lost, and what is delivered twice.
         """
-        self._emulator = EmulatorProcess(project=PROJECT, seed=seed)
+        self._emulator = EmulatorProcess(project=PROJECT, seed=seed, speed=SPEED)
         self._running = ExitStack()
 
     @property
     def environment(self) -> Mapping[str, str]:
         """See `Broker.environment`."""
-        return {"PUBSUB_EMULATOR_HOST": self._emulator.host_and_port}
+        return {
+            "PUBSUB_EMULATOR_HOST": self._emulator.host_and_port,
+            "PUBSUB_LEAVE_SECONDS": str(SPEED * LEAVE_SECONDS),
+        }
 
     def __enter__(self) -> Self:
         """Start the emulator, and make topics and subscriptions but for the one that pushes."""
@@ -79,7 +95,7 @@ class OwnEmulatorBroker:
 
     def push_to(self, endpoint: str) -> None:
         """See `Broker.push_to`."""
-        shortest, longest = (f"{seconds}s" for seconds in BACKOFF_SECONDS)
+        shortest, longest = (f"{SPEED * seconds}s" for seconds in BACKOFF_SECONDS)
         self._subscribe(
             TOPIC,
             SUBSCRIPTION,
@@ -99,6 +115,15 @@ class OwnEmulatorBroker:
             timeout=CALL_SECONDS,
         )
         return list(published.message_ids)
+
+    def leases(self) -> LeasesSeen | None:
+        """See `Broker.leases`."""
+        control = self._emulator.control
+        lost = control.events(EventFilter(kind=EventKind.EXTENSION, outcome=Outcome.LOST))
+        too_late = control.events(EventFilter(kind=EventKind.ACK, outcome=Outcome.STALE))
+        return LeasesSeen(
+            not_extended=len(lost), ran_out=len({acknowledged.ack_id for acknowledged in too_late})
+        )
 
     def dead_letters(self, count: int, within_seconds: float) -> frozenset[str]:
         """See `Broker.dead_letters`."""
@@ -122,7 +147,7 @@ class OwnEmulatorBroker:
         request = {
             "name": self._emulator.subscription_path(subscription),
             "topic": self._emulator.topic_path(topic),
-            "ack_deadline_seconds": ACK_DEADLINE_SECONDS,
+            "ack_deadline_seconds": SPEED * ACK_DEADLINE_SECONDS,
             **settings,
         }
         self._subscriber.create_subscription(request=request, timeout=CALL_SECONDS)

@@ -20,6 +20,11 @@ LEAST_AMOUNT_CENTS: Final = 100
 MOST_AMOUNT_CENTS: Final = 25_000
 MOST_EXTRA_COPIES: Final = 3
 RUNAWAYS: Final = 2
+# Of a hundred customers, how many have their events on which cloud; the rest on both at once.
+PUBSUB_PERCENT: Final = 40
+SERVICE_BUS_PERCENT: Final = 40
+# One of so many is charged so slowly that the lock on its message runs out.
+CUSTOMERS_PER_SLOW_ONE: Final = 40
 
 _GOOD_CARDS: Final = ("pm_card_visa", "pm_card_mastercard", "pm_card_amex", "pm_card_visa_debit")
 _BAD_CARDS: Final = (
@@ -29,6 +34,13 @@ _BAD_CARDS: Final = (
     "pm_card_chargeDeclinedLostCard",
     "pm_card_authenticationRequired",
 )
+
+
+class Cloud(StrEnum):
+    """What carries a message."""
+
+    PUBSUB = "pubsub"
+    SERVICE_BUS = "service_bus"
 
 
 class Kind(StrEnum):
@@ -68,21 +80,23 @@ class DemoPlan:
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    """One customer of the demo, and what the period costs them."""
+    """One customer of the demo, what the period costs them, and which clouds say so."""
 
     customer_id: str
     stripe_customer_id: str
     kind: Kind
     card: str | None
     amount_cents: int
+    clouds: Sequence[Cloud]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as it is published."""
+    """One message as it is published, on each of these clouds."""
 
     body: bytes
     attributes: Mapping[str, str]
+    clouds: Sequence[Cloud]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +108,14 @@ class Script:
         messages: The first publication, in its order: a third of the customers more than once.
         invalid_events: How many of the messages can never become a charge.
         expected_cents: What the events add up to, without the runaways.
+        slow_customers: Those whose charges Stripe answers late, all of them on Service Bus.
     """
 
     customers: Sequence[Customer]
     messages: Sequence[Message]
     invalid_events: int
     expected_cents: int
+    slow_customers: Sequence[Customer]
 
 
 def write_script(plan: DemoPlan) -> Script:
@@ -116,28 +132,29 @@ def write_script(plan: DemoPlan) -> Script:
             Kind.RUNS_AWAY,
             _GOOD_CARDS[0],
             amount_cents,
+            tuple(Cloud),
         )
         for number in range(RUNAWAYS)
     ]
     customers = [*ordinary, *runaways]
     messages = [message for customer in customers for message in _copies(chance, customer)]
-    invalid = [_message(chance, body) for body in _invalid_bodies()]
+    invalid = [_message(chance, body, [cloud]) for body in _invalid_bodies() for cloud in Cloud]
     messages += invalid
     chance.shuffle(messages)
-    return Script(customers, messages, len(invalid), expected_cents)
+    return Script(customers, messages, len(invalid), expected_cents, _slow_ones(customers))
 
 
 def resend(plan: DemoPlan, customers: Sequence[Customer], count: int) -> Sequence[Message]:
-    """The same events again, for a sample of customers: only the envelopes are new."""
+    """The same events again, for a sample of customers, on clouds that did not bring them."""
     chance = random.Random(f"resend:{plan.seed}")
     chosen = chance.sample(list(customers), min(count, len(customers)))
-    return [_message(chance, event_body(customer)) for customer in chosen]
+    return [_message(chance, event_body(customer), _other_clouds(customer)) for customer in chosen]
 
 
-def resubmit(plan: DemoPlan, bodies: Sequence[bytes]) -> Sequence[Message]:
-    """Dead letters again, as operators send them: only the envelopes are new."""
-    chance = random.Random(f"resubmit:{plan.seed}")
-    return [_message(chance, body) for body in bodies]
+def resubmit(plan: DemoPlan, bodies: Sequence[bytes], cloud: Cloud) -> Sequence[Message]:
+    """Dead letters of a cloud again, as operators send them: only the envelopes are new."""
+    chance = random.Random(f"resubmit:{plan.seed}:{cloud}")
+    return [_message(chance, body, [cloud]) for body in bodies]
 
 
 def event_body(customer: Customer) -> bytes:
@@ -172,18 +189,47 @@ def _customer(chance: random.Random, number: int, kind: Kind) -> Customer:
     elif kind is Kind.DECLINES:
         card = chance.choice(_BAD_CARDS)
     amount_cents = chance.randint(LEAST_AMOUNT_CENTS, MOST_AMOUNT_CENTS)
-    return Customer(f"customer-{number:04d}", f"cus_demo{number:04d}", kind, card, amount_cents)
+    return Customer(
+        f"customer-{number:04d}",
+        f"cus_demo{number:04d}",
+        kind,
+        card,
+        amount_cents,
+        _clouds(chance.randrange(100)),
+    )
+
+
+def _clouds(percent: int) -> Sequence[Cloud]:
+    if percent < PUBSUB_PERCENT:
+        return (Cloud.PUBSUB,)
+    if percent < PUBSUB_PERCENT + SERVICE_BUS_PERCENT:
+        return (Cloud.SERVICE_BUS,)
+    return tuple(Cloud)
+
+
+def _other_clouds(customer: Customer) -> Sequence[Cloud]:
+    return [cloud for cloud in Cloud if cloud not in customer.clouds] or customer.clouds
+
+
+def _slow_ones(customers: Sequence[Customer]) -> Sequence[Customer]:
+    able = [
+        customer
+        for customer in customers
+        if customer.kind is Kind.PAYS and customer.clouds == (Cloud.SERVICE_BUS,)
+    ]
+    return able[: 1 + len(customers) // CUSTOMERS_PER_SLOW_ONE]
 
 
 def _copies(chance: random.Random, customer: Customer) -> list[Message]:
     """A customer's event; a third of the customers have it published more than once."""
     copies = 1 + (chance.randint(1, MOST_EXTRA_COPIES) if chance.random() < 1 / 3 else 0)
-    return [_message(chance, event_body(customer)) for _ in range(copies)]
+    return [_message(chance, event_body(customer), customer.clouds) for _ in range(copies)]
 
 
-def _message(chance: random.Random, body: bytes) -> Message:
+def _message(chance: random.Random, body: bytes, clouds: Sequence[Cloud]) -> Message:
     source = chance.choice(("meter", "replay", "backfill"))
-    return Message(body, {"source": source, "trace": f"{chance.getrandbits(64):016x}"})
+    attributes = {"source": source, "trace": f"{chance.getrandbits(64):016x}"}
+    return Message(body, attributes, clouds)
 
 
 def _invalid_bodies() -> Sequence[bytes]:

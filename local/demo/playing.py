@@ -7,7 +7,6 @@ import signal
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,18 +16,29 @@ from typing import Final
 
 import psutil
 
+from local.demo.bookkeeping import gather_evidence, write_books
 from local.demo.books import Books
 from local.demo.errors import DemoFailed
-from local.demo.judge import Evidence, judge
-from local.demo.mischief import faults, late_answers
-from local.demo.plan import CAP_PERCENT, CURRENCY, PERIOD, DemoPlan, resend, resubmit, write_script
+from local.demo.mischief import faults, late_answers, slow_answers
+from local.demo.plan import (
+    CAP_PERCENT,
+    CURRENCY,
+    PERIOD,
+    Cloud,
+    DemoPlan,
+    resend,
+    resubmit,
+    write_script,
+)
 from local.demo.screen import Screen
+from local.demo.service_bus import CONSUMERS
 from local.demo.stage import PROCESSES, WORKERS, Stage, set_up
 from local.demo.waiting import wait_until
+from local.functions_host import MISSING
 from local.google_function import GoogleFunction
 from shared.decision_log import LOGGER_NAME
 from shared.reconcile import reconcile
-from shared.record import FINAL, State
+from shared.record import State
 from shared.runs import cap_from_expected
 from shared.settings import read_settings
 from shared.wiring import build_biller
@@ -40,7 +50,6 @@ KILL_SECONDS: Final = 15.0
 RESTART_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 180.0
 RECONCILE_SECONDS: Final = 60.0
-DEAD_LETTER_SECONDS: Final = 20.0
 LATER_SECONDS: Final = 25 * 3600.0
 RESENT_EVENTS: Final = 40
 
@@ -58,35 +67,37 @@ def play(plan: DemoPlan, screen: Screen) -> Books:
     started = time.monotonic()
     with _log_directory() as log_directory, _ending_on_termination(), ExitStack() as stack:
         stage = set_up(stack, plan, write_script(plan), screen, log_directory)
-        screen.say(
-            f"Ready after {time.monotonic() - started:.0f} seconds: PostgreSQL, the Stripe "
-            f"simulator, {stage.broker.name}, the push function in {PROCESSES} processes"
-            f"{_with_workers(stage)}."
-        )
+        _introduce(stage, time.monotonic() - started)
         _perform(stage)
-        books = _write_books(stage, _gather(stage), time.monotonic() - started)
+        books = write_books(stage, gather_evidence(stage), time.monotonic() - started)
     if books.promises_broken:
         return replace(books, log_directory=log_directory)
     shutil.rmtree(log_directory)
     return books
 
 
-def _with_workers(stage: Stage) -> str:
-    """Who else there is: workers that get each event as well, from a subscription of their own."""
-    if stage.broker.pull_subscription is None:
-        return ""
-    return f", and {WORKERS} pull workers that get every event a second time"
+def _introduce(stage: Stage, seconds: float) -> None:
+    say = stage.screen.say
+    pulling = "" if stage.broker.pull_subscription is None else f", {WORKERS} pull workers"
+    function_app = "" if stage.consumers.function_app is None else ", the function app"
+    say(f"Ready after {seconds:.0f} seconds: one PostgreSQL, one simulated Stripe, two clouds.")
+    say(f"  Google: {stage.broker.name}; push function ({PROCESSES} processes){pulling}")
+    say(f"  Azure:  {stage.queue.name}; {CONSUMERS} consumers{function_app}")
+    if stage.consumers.function_app is None:
+        say(f"          (no function app: {MISSING} exist for Python 3.13 on Linux only)")
+    say("One request in five goes wrong at Stripe. Service Bus renews no lock, and")
+    say(f"{len(stage.script.slow_customers)} customers' charges take longer than their locks last.")
 
 
 def _perform(stage: Stage) -> None:
     cap_cents = cap_from_expected(stage.script.expected_cents, CAP_PERCENT)
     stage.store.open_run(PERIOD, CURRENCY, stage.script.expected_cents, cap_cents)
-    for fault in faults():
+    for fault in [*slow_answers(stage.script.slow_customers), *faults()]:
         stage.stripe.add_fault(fault)
     doing = "charging, with Stripe going wrong"
     stage.publish(stage.script.messages, doing)
     wait_until(lambda: stage.settled_share(doing) >= KILL_AFTER_SHARE, SETTLE_SECONDS)
-    _kill_a_process(stage)
+    _kill_one_of_each_cloud(stage)
     wait_until(lambda: stage.settled_share(doing) == 1.0, SETTLE_SECONDS)
     stage.stripe.clear_faults()
     _reconcile(stage)
@@ -94,17 +105,23 @@ def _perform(stage: Stage) -> None:
     _send_again(stage)
 
 
-def _kill_a_process(stage: Stage) -> None:
-    """Kill a process with SIGKILL while Stripe has charged and it does not know yet."""
+def _kill_one_of_each_cloud(stage: Stage) -> None:
+    """Kill processes with SIGKILL while Stripe has charged and they do not know yet."""
     fault_id = stage.stripe.add_fault(late_answers())
-    wait_until(lambda: stage.observer.held_count() >= HELD_WHEN_KILLED, KILL_SECONDS)
+    wait_until(lambda: all(_is_charging(stage, cloud) for cloud in Cloud), KILL_SECONDS)
+    stage.consumers.processes.kill_one()
+    stage.killed_processes[Cloud.SERVICE_BUS] += 1
     process_id = _busiest_worker(stage.function)
     os.kill(process_id, signal.SIGKILL)
-    stage.killed_processes += 1
+    stage.killed_processes[Cloud.PUBSUB] += 1
     stage.stripe.remove_fault(fault_id)
-    stage.screen.say(f"Killed process {process_id} (SIGKILL) while it was charging.")
+    stage.screen.say("Killed one process of each cloud (SIGKILL) while it was charging.")
     if not wait_until(lambda: _is_replaced(stage, process_id), RESTART_SECONDS):
         raise DemoFailed("the killed process was not started again")
+
+
+def _is_charging(stage: Stage, cloud: Cloud) -> bool:
+    return stage.observer.held_count(stage.transports[cloud]) >= HELD_WHEN_KILLED
 
 
 def _busiest_worker(function: GoogleFunction) -> int:
@@ -147,69 +164,23 @@ def _send_again(stage: Stage) -> None:
         if customer.customer_id in records and records[customer.customer_id].state is State.CHARGED
     ]
     again = resend(stage.plan, charged, RESENT_EVENTS)
-    letters = resubmit(stage.plan, stage.observer.parked_bodies())
-    doing = "the same events, a day later"
-    stage.publish([*again, *letters], doing)
-    stage.screen.say(
-        f"Stripe's clock moved on by {LATER_SECONDS / 3600:.0f} hours; {len(again)} charged events "
-        f"and all {len(letters)} dead letters were sent again under new message ids."
-    )
-    wait_until(lambda: stage.settled_share(doing) == 1.0, SETTLE_SECONDS)
-
-
-def _gather(stage: Stage) -> Evidence:
-    stage.settled_share("judging by Stripe's ledger")
-    parked = stage.observer.parked_events()
-    kept = {event.message_id for event in parked}
-    run = stage.store.get_run(PERIOD)
-    assert run is not None
-    return Evidence(
-        customers=stage.script.customers,
-        invalid_events=stage.script.invalid_events,
-        unsettled_messages=stage.unsettled_count(),
-        records=stage.observer.records(),
-        parked=parked,
-        dead_letters=stage.broker.dead_letters(len(kept), DEAD_LETTER_SECONDS),
-        ledger=stage.stripe.ledger(),
-        cap_cents=run.cap_cents,
-        held_cents=run.held_cents,
-        charged_cents=run.charged_cents,
-        most_committed_cents=stage.most_committed_cents,
-    )
-
-
-def _write_books(stage: Stage, evidence: Evidence, seconds: float) -> Books:
-    judgement = judge(evidence)
-    states = Counter(record.state for record in evidence.records.values())
-    doubted = [record for record in evidence.records.values() if record.doubts > 0]
-    refused = evidence.refused_customers
-    settled = {
-        customer_id
-        for customer_id, record in evidence.records.items()
-        if record.state in (State.CHARGED, State.DECLINED)
+    letters = {
+        Cloud.PUBSUB: stage.observer.parked_bodies(stage.transports[Cloud.PUBSUB]),
+        Cloud.SERVICE_BUS: stage.queue.take_dead_letters(),
     }
-    return Books(
-        seed=stage.plan.seed,
-        delivery=stage.broker.name,
-        customers=len(evidence.customers),
-        events_published=len(stage.published),
-        invalid_events=evidence.invalid_events,
-        deliveries=stage.observer.delivery_count(),
-        charged=states[State.CHARGED],
-        declined=states[State.DECLINED],
-        parked=len(refused - settled),
-        duplicates_prevented=stage.observer.duplicate_count(),
-        in_doubt_resolved=sum(record.state in FINAL for record in doubted),
-        double_charges=judgement.double_charges,
-        lost_events=judgement.lost_events,
-        charged_cents=evidence.moved_cents,
-        cap_cents=evidence.cap_cents,
-        killed_processes=stage.killed_processes,
-        charges_cut_short=stage.observer.cut_short_count(),
-        seconds=round(seconds, 1),
-        promises_broken=judgement.promises_broken,
-        log_directory=None,
+    resubmitted = [
+        message
+        for cloud, bodies in letters.items()
+        for message in resubmit(stage.plan, bodies, cloud)
+    ]
+    doing = "the same events, a day later"
+    stage.publish([*again, *resubmitted], doing)
+    stage.screen.say(
+        f"{LATER_SECONDS / 3600:.0f} hours later by Stripe's clock, which forgets keys:"
     )
+    stage.screen.say(f"  {len(again)} charged events come again, through the other cloud")
+    stage.screen.say(f"  {len(resubmitted)} dead letters come again, under new message ids")
+    wait_until(lambda: stage.settled_share(doing) == 1.0, SETTLE_SECONDS)
 
 
 @contextmanager

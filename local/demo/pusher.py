@@ -30,6 +30,7 @@ from local.demo.broker import (
     MOST_DELIVERIES,
     PROJECT,
     SUBSCRIPTION,
+    LeasesSeen,
 )
 from local.demo.plan import Message
 from local.demo.waiting import wait_until
@@ -114,6 +115,10 @@ class Pusher:
                 heapq.heappush(self._queue, outstanding)
             self._changed.notify_all()
         return message_ids
+
+    def leases(self) -> LeasesSeen | None:
+        """See `Broker.leases`."""
+        return None
 
     def dead_letters(self, count: int, within_seconds: float) -> frozenset[str]:
         """See `Broker.dead_letters`."""

@@ -10,16 +10,16 @@ WHERE transport <> 'reconcile' AND decision = ANY(%s)
 
 # Each delivery of a valid event notes its claim, and what came of it in a second line.
 COUNT_DELIVERIES: Final = """
-SELECT count(*)
+SELECT
+    transport,
+    count(*),
+    count(*) FILTER (WHERE delivery_count > 1),
+    count(*) FILTER (WHERE decision = 'busy'),
+    count(*) FILTER (WHERE decision LIKE 'already\\_%%')
 FROM chargeonce.attempts
 WHERE transport <> 'reconcile'
   AND (decision = ANY(%s) OR decision LIKE 'already\\_%%')
-"""
-
-COUNT_DUPLICATES: Final = """
-SELECT count(*)
-FROM chargeonce.attempts
-WHERE transport <> 'reconcile' AND decision LIKE 'already\\_%'
+GROUP BY transport
 """
 
 RECORDS: Final = """
@@ -28,9 +28,17 @@ FROM chargeonce.records
 WHERE billing_period = %s
 """
 
-PARKED_BODIES: Final = "SELECT DISTINCT body FROM chargeonce.parked_events ORDER BY body"
+PARKED_BODIES: Final = """
+SELECT DISTINCT body
+FROM chargeonce.parked_events
+WHERE transport = ANY(%s)
+ORDER BY body
+"""
 
-PARKED_EVENTS: Final = "SELECT message_id, reason, customer_id FROM chargeonce.parked_events"
+PARKED_EVENTS: Final = """
+SELECT transport, message_id, reason, customer_id
+FROM chargeonce.parked_events
+"""
 
 COUNT_UNFINISHED: Final = """
 SELECT count(*)
@@ -40,8 +48,10 @@ WHERE state IN ('in_progress', 'in_doubt', 'processing')
 
 COUNT_HELD: Final = """
 SELECT count(*)
-FROM chargeonce.records
-WHERE state IN ('in_progress', 'in_doubt') AND lease_until > clock_timestamp()
+FROM chargeonce.records AS r
+JOIN chargeonce.attempts AS c USING (customer_id, billing_period, fence)
+WHERE r.state IN ('in_progress', 'in_doubt') AND r.lease_until > clock_timestamp()
+  AND c.decision = 'claimed' AND c.transport = ANY(%s)
 """
 
 # Claims of which no second line tells what came of them: their holder was killed.

@@ -1,8 +1,8 @@
 """What a person sees: the progress while the demo runs, and the books in the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -10,11 +10,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from local.demo.books import Books
-from local.demo.plan import CURRENCY
+from local.demo.books import Books, CloudBooks
+from local.demo.plan import CURRENCY, Cloud
 from ops.amounts import format_amount
 
 MOST_BROKEN_SHOWN = 10
+_TITLES: Final = {Cloud.PUBSUB: "Pub/Sub", Cloud.SERVICE_BUS: "Service Bus"}
+_CLOUD_ROWS: Final[Sequence[tuple[str, Callable[[CloudBooks], int | None]]]] = (
+    ("messages published", lambda cloud: cloud.published),
+    ("deliveries decided", lambda cloud: cloud.deliveries),
+    ("  delivered again by the broker", lambda cloud: cloud.redeliveries),
+    ("  met somebody else charging the same", lambda cloud: cloud.met_another_holder),
+    ("  found it finished: duplicates prevented", lambda cloud: cloud.duplicates_prevented),
+    ("lock and deadline extensions refused or lost", lambda cloud: cloud.leases_not_extended),
+    ("locks and deadlines run out while charging", lambda cloud: cloud.leases_run_out),
+    ("dead letters", lambda cloud: cloud.dead_letters),
+    ("processes killed while charging", lambda cloud: cloud.killed_processes),
+)
 
 
 class Screen(Protocol):
@@ -64,7 +76,8 @@ def progress_screen(console: Console) -> Iterator[Screen]:
 
 
 def print_books(console: Console, books: Books) -> None:
-    """Print the table that ends in the number of double charges."""
+    """Print what happened on each cloud, then the table that ends in the double charges."""
+    console.print(_cloud_table(books))
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -81,21 +94,26 @@ def print_books(console: Console, books: Books) -> None:
         _print_broken(console, books)
 
 
+def _cloud_table(books: Books) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("what happened")
+    for cloud in books.clouds:
+        table.add_column(_TITLES[cloud], justify="right")
+    for name, count_of in _CLOUD_ROWS:
+        counts = [count_of(each) for each in books.clouds.values()]
+        table.add_row(name, *("-" if count is None else f"{count:,}" for count in counts))
+    return table
+
+
 def _rows(books: Books) -> list[tuple[str, str]]:
-    repeated = books.events_published - books.customers - books.invalid_events
     return [
         ("customers", f"{books.customers:,}"),
-        ("events published", f"{books.events_published:,}"),
-        ("  of them again under new message ids", f"{repeated:,}"),
-        ("  of them invalid", f"{books.invalid_events:,}"),
-        ("deliveries decided", f"{books.deliveries:,}"),
-        ("duplicates prevented", f"{books.duplicates_prevented:,}"),
-        ("doubts resolved", f"{books.in_doubt_resolved:,}"),
-        ("processes killed while charging", f"{books.killed_processes:,}"),
-        ("charges cut short and taken over", f"{books.charges_cut_short:,}"),
+        ("  whose event came through both clouds at once", f"{books.customers_on_both_clouds:,}"),
         ("customers charged", f"{books.charged:,}"),
         ("customers declined", f"{books.declined:,}"),
         ("customers refused and parked", f"{books.parked:,}"),
+        ("doubts about money resolved", f"{books.in_doubt_resolved:,}"),
+        ("charges cut short by a kill and taken over", f"{books.charges_cut_short:,}"),
         ("charged", format_amount(books.charged_cents, CURRENCY)),
         ("cap", format_amount(books.cap_cents, CURRENCY)),
         ("seconds", f"{books.seconds:.0f}"),

@@ -1,21 +1,25 @@
 """The running parts of a demo: all real processes, on the loopback interface."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Final
 
-from gcp_function import envelope, pull
+from azure_function.envelope import TRANSPORT as SERVICE_BUS
+from gcp_function.envelope import TRANSPORT as PUBSUB_PUSH
+from gcp_function.pull import TRANSPORT as PUBSUB_PULL
 from local.demo.broker import DEAD_LETTER_TOPIC, PROJECT, Broker
 from local.demo.emulator import EmulatorBroker
-from local.demo.mischief import READ_TIMEOUT_SECONDS
+from local.demo.mischief import PATIENT_READ_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS
 from local.demo.observer import Observer
 from local.demo.own_emulator import OwnEmulatorBroker
-from local.demo.plan import CURRENCY, PERIOD, Customer, DemoPlan, Kind, Message, Script
+from local.demo.plan import CURRENCY, PERIOD, Cloud, Customer, DemoPlan, Kind, Message, Script
 from local.demo.pusher import Pusher
 from local.demo.screen import Screen
+from local.demo.service_bus import QueueConsumers, ServiceBusQueue, start_consumers
 from local.demo.workers import Workers
 from local.google_function import GoogleFunction
 from local.postgres import database_server
@@ -29,12 +33,13 @@ from shared.store.postgres import PostgresStore
 CONNECT_TIMEOUT_SECONDS: Final = 0.5
 BUDGET_SECONDS: Final = 3
 LEASE_SECONDS: Final = 5
+PATIENT_BUDGET_SECONDS: Final = 5
+PATIENT_LEASE_SECONDS: Final = 9
 
 PROCESSES: Final = 2
 WORKERS: Final = 2
-LEAVE_SECONDS: Final = 1
 THREADS: Final = 8
-PARTS: Final = 4
+PARTS: Final = 6
 PUBLISHED_AT_ONCE: Final = 20
 
 
@@ -43,10 +48,14 @@ class Stage:
     """The parts, and what is remembered of the play.
 
     Attributes:
-        settings: The function's, which the workers and reconcile have too.
-        transports: The ways in which each message comes.
-        planned_messages: How many there are, those not yet published among them.
-        published: Ids of all messages so far.
+        queue: Service Bus's, as `broker` is Pub/Sub's.
+        consumers: Those of the queue.
+        settings: The function's, which the pull workers and reconcile have too.
+        transports: The ways in which each cloud's messages come.
+        planned_deliveries: How many there have to be, each message counted once for each way.
+        published: Transport and id of what has to be settled so far.
+        messages: How many were published, by cloud.
+        killed_processes: How many, by cloud.
         most_committed_cents: The most that the run was seen to have charged and held.
     """
 
@@ -56,21 +65,29 @@ class Stage:
     stripe: ControlClient
     broker: Broker
     function: GoogleFunction
+    queue: ServiceBusQueue
+    consumers: QueueConsumers
     store: PostgresStore
     observer: Observer
     settings: Mapping[str, str]
-    transports: Sequence[str]
-    planned_messages: int = 0
-    published: set[str] = field(default_factory=set)
+    transports: Mapping[Cloud, Sequence[str]]
+    planned_deliveries: int = 0
+    published: set[tuple[str, str]] = field(default_factory=set)
+    messages: Counter[Cloud] = field(default_factory=Counter)
+    killed_processes: Counter[Cloud] = field(default_factory=Counter)
     most_committed_cents: int = 0
-    killed_processes: int = 0
 
     def publish(self, messages: Sequence[Message], doing: str) -> None:
         """Publish messages, remember their ids, and tell how far the whole is meanwhile."""
-        self.planned_messages += len(messages)
+        for message in messages:
+            self.planned_deliveries += sum(len(self.transports[each]) for each in message.clouds)
         for start in range(0, len(messages), PUBLISHED_AT_ONCE):
             batch = messages[start : start + PUBLISHED_AT_ONCE]
-            self.published.update(self.broker.publish(batch))
+            for cloud, publish in self._publishers().items():
+                chosen = [message for message in batch if cloud in message.clouds]
+                message_ids = publish(chosen) if chosen else []
+                self.messages[cloud] += len(message_ids)
+                self.published.update(product(self.transports[cloud], message_ids))
             self.settled_share(doing)
 
     def settled_share(self, doing: str) -> float:
@@ -79,18 +96,16 @@ class Stage:
         assert run is not None
         committed_cents = run.charged_cents + run.held_cents
         self.most_committed_cents = max(self.most_committed_cents, committed_cents)
-        planned = self.planned_messages * len(self.transports)
-        settled = planned - self.unsettled_count() - self._unpublished_count()
-        self.screen.show_progress(doing, settled, planned)
-        return settled / planned
+        settled = len(self.published) - self.unsettled_count()
+        self.screen.show_progress(doing, settled, self.planned_deliveries)
+        return settled / self.planned_deliveries
 
     def unsettled_count(self) -> int:
         """How many messages are not done with, counted once for each way that they come."""
-        expected = {(way, message_id) for way in self.transports for message_id in self.published}
-        return len(expected - self.observer.settled_messages())
+        return len(self.published - self.observer.settled_messages())
 
-    def _unpublished_count(self) -> int:
-        return (self.planned_messages - len(self.published)) * len(self.transports)
+    def _publishers(self) -> Mapping[Cloud, Callable[[Sequence[Message]], Sequence[str]]]:
+        return {Cloud.SERVICE_BUS: self.queue.publish, Cloud.PUBSUB: self.broker.publish}
 
 
 def set_up(
@@ -113,15 +128,19 @@ def set_up(
     _seed_customers(simulator.control, script.customers)
     screen.show_progress("starting Pub/Sub", 2, PARTS)
     broker = _start_broker(stack, plan)
-    screen.show_progress("starting the push function", 3, PARTS)
-    settings = _settings(database_url, simulator.base_url, broker.environment)
-    function = stack.enter_context(GoogleFunction("bill", settings))
-    stack.callback(lambda: (log_directory / "function.log").write_text(function.log()))
-    broker.push_to(function.url)
-    transports = [envelope.TRANSPORT]
-    if broker.pull_subscription is not None:
-        transports.append(pull.TRANSPORT)
-        _start_workers(stack, settings, broker.pull_subscription, log_directory)
+    screen.show_progress("starting Service Bus", 3, PARTS)
+    queue = stack.enter_context(ServiceBusQueue(plan.seed))
+    shared = _shared_settings(database_url, simulator.base_url)
+    screen.show_progress("starting who bills from Pub/Sub", 4, PARTS)
+    google = {**shared, **_google_settings(), **broker.environment}
+    function = _start_function(stack, google, broker, log_directory)
+    pulling = _start_workers(stack, google, broker.pull_subscription, log_directory)
+    screen.show_progress("starting who bills from Service Bus", 5, PARTS)
+    azure = {**shared, **_azure_settings(), **queue.environment}
+    consumers = start_consumers(stack, azure, log_directory)
+    for workers in [*pulling, consumers.processes]:
+        # First of all in the end, so that they end side by side.
+        stack.callback(workers.dismiss)
     return Stage(
         plan=plan,
         screen=screen,
@@ -129,10 +148,15 @@ def set_up(
         stripe=simulator.control,
         broker=broker,
         function=function,
+        queue=queue,
+        consumers=consumers,
         store=stack.enter_context(closing(PostgresStore(database_url, pool_size=1))),
         observer=stack.enter_context(Observer(database_url)),
-        settings=settings,
-        transports=transports,
+        settings=google,
+        transports={
+            Cloud.PUBSUB: [PUBSUB_PUSH, *[PUBSUB_PULL] * len(pulling)],
+            Cloud.SERVICE_BUS: [SERVICE_BUS],
+        },
     )
 
 
@@ -145,18 +169,30 @@ def _start_broker(stack: ExitStack, plan: DemoPlan) -> Broker:
     return stack.enter_context(OwnEmulatorBroker(plan.seed))
 
 
+def _start_function(
+    stack: ExitStack, settings: Mapping[str, str], broker: Broker, log_directory: Path
+) -> GoogleFunction:
+    function = stack.enter_context(GoogleFunction("bill", settings))
+    stack.callback(lambda: (log_directory / "function.log").write_text(function.log()))
+    broker.push_to(function.url)
+    return function
+
+
 def _start_workers(
-    stack: ExitStack, settings: Mapping[str, str], subscription: str, log_directory: Path
-) -> None:
+    stack: ExitStack, settings: Mapping[str, str], subscription: str | None, log_directory: Path
+) -> Sequence[Workers]:
+    """Start those that pull, if there is anything to pull from."""
+    if subscription is None:
+        return []
     log = stack.enter_context((log_directory / "workers.log").open("wb"))
     own = {
         "PUBSUB_SUBSCRIPTION": subscription,
-        "PUBSUB_LEAVE_SECONDS": str(LEAVE_SECONDS),
         "WORKER_CONCURRENCY": str(THREADS),
     }
     workers = Workers(("gcp_function.pull",), {**settings, **own}, WORKERS, log)
     stack.callback(workers.stop)
     workers.start()
+    return [workers]
 
 
 def _emulator_program() -> Path:
@@ -166,19 +202,29 @@ def _emulator_program() -> Path:
     return program
 
 
-def _settings(
-    database_url: str, stripe_url: str, broker_environment: Mapping[str, str]
-) -> Mapping[str, str]:
+def _shared_settings(database_url: str, stripe_url: str) -> Mapping[str, str]:
     return {
-        **broker_environment,
         "DATABASE_URL": database_url,
         "STRIPE_API_KEY": "rk_test_demo",
         "STRIPE_API_BASE": stripe_url,
         "STRIPE_CONNECT_TIMEOUT_SECONDS": str(CONNECT_TIMEOUT_SECONDS),
+        "BILLING_CURRENCY": CURRENCY,
+    }
+
+
+def _azure_settings() -> Mapping[str, str]:
+    return {
+        "STRIPE_READ_TIMEOUT_SECONDS": str(PATIENT_READ_TIMEOUT_SECONDS),
+        "CHARGE_BUDGET_SECONDS": str(PATIENT_BUDGET_SECONDS),
+        "CLAIM_LEASE_SECONDS": str(PATIENT_LEASE_SECONDS),
+    }
+
+
+def _google_settings() -> Mapping[str, str]:
+    return {
         "STRIPE_READ_TIMEOUT_SECONDS": str(READ_TIMEOUT_SECONDS),
         "CHARGE_BUDGET_SECONDS": str(BUDGET_SECONDS),
         "CLAIM_LEASE_SECONDS": str(LEASE_SECONDS),
-        "BILLING_CURRENCY": CURRENCY,
         "GOOGLE_CLOUD_PROJECT": PROJECT,
         "PUBSUB_DEAD_LETTER_TOPIC": DEAD_LETTER_TOPIC,
         # Two workers behind one address; gunicorn starts one again that dies.

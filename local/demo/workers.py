@@ -53,10 +53,14 @@ class Workers:
         process.wait()
         self.start()
 
-    def stop(self) -> None:
-        """End all of them, as a deployment does: SIGTERM, and SIGKILL for those who do not hear."""
+    def dismiss(self) -> None:
+        """Ask all of them to end, by SIGTERM, and do not wait."""
         for process in self._processes:
             process.terminate()
+
+    def stop(self) -> None:
+        """End all of them, as a deployment does: SIGTERM, and SIGKILL for those who do not hear."""
+        self.dismiss()
         for process in self._processes:
             try:
                 process.wait(STOP_SECONDS)

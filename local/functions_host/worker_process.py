@@ -63,6 +63,8 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            # Ctrl-C is for the host, which ends it.
+            start_new_session=True,
         )
         self._answers: dict[str, Future[str | None]] = {}
         self._loaded: Future[Sequence[Function]] = Future()

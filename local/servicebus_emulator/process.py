@@ -67,6 +67,8 @@ class EmulatorProcess(EmulatorControl):
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": _python_path()},
             text=True,
+            # Ctrl-C is for the owner, which may still need the emulator to finish.
+            start_new_session=True,
         )
         try:
             assert self._process.stdout is not None, "its standard output is a pipe"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from local import demo
-from local.demo import Books, DemoFailed, DemoPlan
+from local.demo import Books, CloudBooks, DemoFailed, DemoPlan
+from local.demo.plan import Cloud
 from local.demo.screen import Screen
 from ops.exit_codes import ExitCode
 from tests.cli.conftest import CommandLine
@@ -15,6 +16,7 @@ BOOKS = Books(
     seed=5,
     delivery="a small pusher of our own",
     customers=300,
+    customers_on_both_clouds=60,
     events_published=485,
     invalid_events=6,
     deliveries=560,
@@ -27,8 +29,33 @@ BOOKS = Books(
     lost_events=0,
     charged_cents=3_500_050,
     cap_cents=4_000_000,
-    killed_processes=1,
+    killed_processes=2,
     charges_cut_short=4,
+    function_app=True,
+    clouds={
+        Cloud.PUBSUB: CloudBooks(
+            published=250,
+            deliveries=300,
+            redeliveries=30,
+            met_another_holder=5,
+            duplicates_prevented=110,
+            leases_not_extended=None,
+            leases_run_out=None,
+            dead_letters=9,
+            killed_processes=1,
+        ),
+        Cloud.SERVICE_BUS: CloudBooks(
+            published=235,
+            deliveries=260,
+            redeliveries=25,
+            met_another_holder=7,
+            duplicates_prevented=90,
+            leases_not_extended=31,
+            leases_run_out=1_017,
+            dead_letters=8,
+            killed_processes=1,
+        ),
+    },
     seconds=51.2,
     promises_broken=[],
     log_directory=None,
@@ -64,6 +91,8 @@ def test_the_table_ends_in_the_double_charges(
     ran = without_database("demo")
     assert ran.code == ExitCode.OK
     assert "35,000.50 USD" in ran.stdout
+    (run_out,) = [line for line in ran.stdout.splitlines() if "run out" in line]
+    assert run_out.split()[-2:] == ["-", "1,017"]
     last_line = ran.stdout.strip().splitlines()[-1].split()
     assert last_line == ["double", "charges", "(by", "the", "simulator's", "ledger):", "0"]
 

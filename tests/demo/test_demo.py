@@ -12,10 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from local.functions_host import MISSING
+from tests.support.waiting import wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
 CUSTOMERS = 40
 START_SECONDS = 60.0
 END_SECONDS = 60.0
+# Words of command lines, and how many processes have them.
+LAST_TO_START = {"functions_framework": 3, "azure_function.consumer": 2}
 
 KEYS = {
     "customers",
@@ -69,8 +74,18 @@ def check_books(demo: subprocess.Popen[str]) -> None:
     assert books["events_published"] > CUSTOMERS
     assert books["deliveries"] >= books["events_published"]
     assert books["duplicates_prevented"] > 0
-    assert books["killed_processes"] == 1
+    assert books["killed_processes"] == 2
     assert 0 < books["charged_cents"] <= books["cap_cents"]
+    assert books["customers_on_both_clouds"] > 0
+    for cloud in ("pubsub", "service_bus"):
+        seen = books["clouds"][cloud]
+        assert seen["deliveries"] >= seen["published"] > 0
+        assert seen["duplicates_prevented"] > 0
+        assert seen["dead_letters"] > 0
+    # Those whom Stripe answers late lose their locks; and no lock was ever renewed.
+    assert books["clouds"]["service_bus"]["leases_run_out"] > 0
+    assert books["clouds"]["service_bus"]["leases_not_extended"] > 0
+    assert books["function_app"] is not bool(MISSING)
 
 
 def descendants(process_id: int) -> Sequence[psutil.Process]:
@@ -89,23 +104,26 @@ def is_running(process: psutil.Process) -> bool:
         return False
 
 
-def wait_for_workers(demo: subprocess.Popen[str]) -> Sequence[psutil.Process]:
-    """Wait until the function's worker processes run; return everything that runs by then."""
+def wait_for_everybody(demo: subprocess.Popen[str]) -> Sequence[psutil.Process]:
+    """Wait until the consumers of both clouds run; return everything that runs by then."""
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
         running = descendants(demo.pid)
-        servers = [process for process in running if _is_function(process)]
-        if len(servers) >= 3:
+        if all(_count(running, word) >= count for word, count in LAST_TO_START.items()):
             return running
         time.sleep(0.05)
-    raise AssertionError("the function did not start")
+    raise AssertionError("not everybody started")
 
 
-def _is_function(process: psutil.Process) -> bool:
+def _count(processes: Sequence[psutil.Process], word: str) -> int:
+    return sum(word in _command(process) for process in processes)
+
+
+def _command(process: psutil.Process) -> Sequence[str]:
     try:
-        return "functions_framework" in process.cmdline()
+        return process.cmdline()
     except psutil.Error:
-        return False
+        return []
 
 
 @pytest.mark.timeout(300)
@@ -120,15 +138,31 @@ def test_the_gcloud_emulator_delivers(tmp_path: Path) -> None:
     check_books(start_demo(tmp_path, "--seed", "4", "--delivery", "gcloud", "--json"))
 
 
+@pytest.mark.prove
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_our_own_emulator_delivers(tmp_path: Path, seed: int) -> None:
+    check_books(start_demo(tmp_path, "--seed", str(seed), "--json"))
+
+
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_its_children_when_it_is_interrupted(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
     demo = start_demo(tmp_path, "--delivery", "pusher")
-    children = wait_for_workers(demo)
+    children = wait_for_everybody(demo)
     demo.send_signal(ending)
     _, stderr = finish(demo, within_seconds=END_SECONDS)
     assert demo.returncode == 130
     assert stderr == "chargeonce: interrupted\n"
     assert [process for process in children if is_running(process)] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_outlives_it_when_it_is_killed(tmp_path: Path) -> None:
+    """Only its logs stay, as after a demo that failed."""
+    demo = start_demo(tmp_path)
+    children = wait_for_everybody(demo)
+    demo.kill()
+    finish(demo, within_seconds=END_SECONDS)
+    wait_until(lambda: not any(map(is_running, children)), "its children are gone")

@@ -7,14 +7,19 @@ import pytest
 
 from local.demo.judge import Evidence, judge
 from local.demo.observer import ParkedSeen, RecordSeen
-from local.demo.plan import CURRENCY, PERIOD, Customer, Kind
+from local.demo.plan import CURRENCY, PERIOD, Cloud, Customer, Kind
 from local.stripe_simulator import LedgerEntry
 from shared.record import State
 
-PAYS = Customer("pays", "cus_pays", Kind.PAYS, "pm_card_visa", 1000)
-DECLINES = Customer("declines", "cus_declines", Kind.DECLINES, "pm_card_chargeCustomerFail", 500)
-UNKNOWN = Customer("unknown", "cus_unknown", Kind.IS_UNKNOWN_TO_STRIPE, None, 500)
-RUNAWAY = Customer("runaway", "cus_runaway", Kind.RUNS_AWAY, "pm_card_visa", 9999)
+
+def owes(name: str, kind: Kind, card: str | None, amount_cents: int) -> Customer:
+    return Customer(name, f"cus_{name}", kind, card, amount_cents, tuple(Cloud))
+
+
+PAYS = owes("pays", Kind.PAYS, "pm_card_visa", 1000)
+DECLINES = owes("declines", Kind.DECLINES, "pm_card_chargeCustomerFail", 500)
+UNKNOWN = owes("unknown", Kind.IS_UNKNOWN_TO_STRIPE, None, 500)
+RUNAWAY = owes("runaway", Kind.RUNS_AWAY, "pm_card_visa", 9999)
 
 
 def record(customer: Customer, state: State) -> RecordSeen:
@@ -52,9 +57,9 @@ HONEST = Evidence(
         "unknown": record(UNKNOWN, State.REJECTED),
     },
     parked=[
-        ParkedSeen("message-1", "InvalidEvent", None),
-        ParkedSeen("message-2", "Rejected", "unknown"),
-        ParkedSeen("message-3", "CapReached", "runaway"),
+        ParkedSeen("pubsub-push", "message-1", "InvalidEvent", None),
+        ParkedSeen("servicebus", "message-2", "Rejected", "unknown"),
+        ParkedSeen("pubsub-pull", "message-3", "CapReached", "runaway"),
     ],
     dead_letters=frozenset({"message-1", "message-2", "message-3"}),
     ledger=[charge(PAYS)],

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from local.demo.plan import PERIOD, DemoPlan, Kind, event_body, resend, write_script
+from local.demo.plan import PERIOD, Cloud, DemoPlan, Kind, event_body, resend, write_script
 from shared.errors import InvalidEvent
 from shared.event import parse_event
 from shared.runs import cap_from_expected
@@ -37,7 +37,7 @@ def test_valid_and_invalid_events() -> None:
             invalid += 1
         else:
             customers.add(event.customer_id)
-    assert invalid == SCRIPT.invalid_events == 6
+    assert invalid == SCRIPT.invalid_events == 12
     assert customers == {customer.customer_id for customer in SCRIPT.customers}
 
 
@@ -65,9 +65,29 @@ def test_the_cap_leaves_room_for_all_but_the_runaways() -> None:
     assert all(customer.amount_cents > cap_cents for customer in runaways)
 
 
-def test_what_is_sent_again_is_the_same_event() -> None:
+def test_either_cloud_has_customers_of_its_own_and_some_have_both() -> None:
+    ways = Counter(tuple(customer.clouds) for customer in SCRIPT.customers)
+    assert set(ways) == {(Cloud.PUBSUB,), (Cloud.SERVICE_BUS,), tuple(Cloud)}
+    assert min(ways.values()) > 40
+    clouds = {event_body(customer): customer.clouds for customer in SCRIPT.customers}
+    assert all(
+        message.clouds == clouds.get(message.body, message.clouds) for message in SCRIPT.messages
+    )
+
+
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_somebody_is_charged_slowly_on_service_bus_even_in_a_small_demo(seed: int) -> None:
+    slow = write_script(DemoPlan(seed, customers=40)).slow_customers
+    assert {(customer.kind, customer.clouds) for customer in slow} == {
+        (Kind.PAYS, (Cloud.SERVICE_BUS,))
+    }
+
+
+def test_what_is_sent_again_is_the_same_event_through_another_cloud() -> None:
     again = resend(PLAN, SCRIPT.customers, 40)
     assert len(again) == 40
+    came = {event_body(customer): set(customer.clouds) for customer in SCRIPT.customers}
+    assert all(came[message.body] in ({*Cloud}, {*Cloud} - {*message.clouds}) for message in again)
     first = {message.body for message in SCRIPT.messages}
     assert all(message.body in first for message in again)
     assert all(json.loads(message.body)["billing_period"] == PERIOD for message in again)

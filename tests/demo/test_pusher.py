@@ -12,7 +12,7 @@ import pytest
 
 from gcp_function.dead_letters import MESSAGE_ID, PubsubDeadLetters
 from local.demo import pusher
-from local.demo.plan import Message
+from local.demo.plan import Cloud, Message
 from local.demo.pusher import Pusher
 from local.demo.waiting import wait_until
 
@@ -66,6 +66,10 @@ def serving(endpoint: Endpoint) -> Iterator[str]:
             thread.join()
 
 
+def message(body: bytes, **attributes: str) -> Message:
+    return Message(body, attributes, [Cloud.PUBSUB])
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that a test can wait for, and nothing delivered again that was acknowledged."""
@@ -78,7 +82,7 @@ def test_what_is_not_acknowledged_comes_again() -> None:
     endpoint = Endpoint([503, 500, 204])
     with serving(endpoint) as url, Pusher(seed=1) as broker:
         broker.push_to(url)
-        message_ids = broker.publish([Message(b"one", {"a": "b"}), Message(b"two", {})])
+        message_ids = broker.publish([message(b"one", a="b"), message(b"two")])
         assert wait_until(lambda: endpoint.counts() == [3, 3], WAIT_SECONDS)
     assert set(endpoint.deliveries) == set(message_ids)
     pushes = endpoint.deliveries[message_ids[0]]
@@ -95,7 +99,7 @@ def test_an_acknowledged_message_may_come_again(monkeypatch: pytest.MonkeyPatch)
     endpoint = Endpoint([204])
     with serving(endpoint) as url, Pusher(seed=1) as broker:
         broker.push_to(url)
-        broker.publish([Message(b"one", {})])
+        broker.publish([message(b"one")])
         assert wait_until(lambda: endpoint.counts() == [4], WAIT_SECONDS)
 
 
@@ -106,7 +110,7 @@ def test_nobody_is_there_yet() -> None:
         pass
     with Pusher(seed=1) as broker:
         broker.push_to(gone)
-        broker.publish([Message(b"one", {})])
+        broker.publish([message(b"one")])
     assert endpoint.counts() == []
 
 
