@@ -84,7 +84,7 @@ def _introduce(stage: Stage, seconds: float) -> None:
     say(f"  Google: {stage.broker.name}; push function ({PROCESSES} processes){pulling}")
     say(f"  Azure:  {stage.queue.name}; {CONSUMERS} consumers{function_app}")
     if stage.consumers.function_app is None:
-        say(f"          (no function app: {MISSING} exist for Python 3.13 on Linux only)")
+        say(f"          (no function app, which needs {MISSING}: docs/azure.md)")
     say("One request in five goes wrong at Stripe. Service Bus renews no lock, and")
     say(f"{len(stage.script.slow_customers)} customers' charges take longer than their locks last.")
 

@@ -167,7 +167,7 @@ class QueueConsumers:
         if self.function_app is not None:
             text += self.function_app.log()
         lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-        return len({line["message_id"] for line in lines if line["event"] == _LOCK_LOST})
+        return len({line.get("message_id") for line in lines if line.get("event") == _LOCK_LOST})
 
 
 def start_consumers(
