@@ -36,6 +36,12 @@ LAYERS: Final = (
         ("ops", "dev"),
         "requirements-ops.txt",
     ),
+    Layer(
+        "requirements-ci.txt",
+        "what is built from C source, so that `make` leaves it to CI",
+        ("ops", "dev", "ci"),
+        "requirements-dev.txt",
+    ),
 )
 
 
@@ -65,7 +71,8 @@ def resolve(extras: Sequence[str], constraints: Path, upgrade: bool) -> list[str
 
 def render(layer: Layer, pins: Sequence[str]) -> str:
     """Return the text of the layer's file."""
-    head = [f"# {layer.purpose.capitalize()}. Written by `make lock` from pyproject.toml."]
+    purpose = layer.purpose[0].upper() + layer.purpose[1:]
+    head = [f"# {purpose}. Written by `make lock` from pyproject.toml."]
     if layer.below is not None:
         head.append(f"-r {layer.below}")
     return "\n".join([*head, *pins]) + "\n"
