@@ -40,10 +40,14 @@ SELECT transport, message_id, reason, customer_id
 FROM chargeonce.parked_events
 """
 
+# What reconcile still has to end: records, and messages that it delivers in the broker's place.
 COUNT_UNFINISHED: Final = """
-SELECT count(*)
-FROM chargeonce.records
-WHERE state IN ('in_progress', 'in_doubt', 'processing')
+SELECT
+    (
+        SELECT count(*) FROM chargeonce.records
+        WHERE state IN ('in_progress', 'in_doubt', 'processing')
+    )
+    + (SELECT count(*) FROM chargeonce.kept_messages)
 """
 
 COUNT_HELD: Final = """
@@ -69,8 +73,11 @@ WHERE c.decision = 'claimed'
   )
 """
 
-# Reconcile rests between two looks at a record, for minutes and longer; nobody watches that long.
+# Reconcile rests between two looks at something, for minutes and longer; nobody watches that long.
 END_PAUSES: Final = """
+WITH messages AS (
+    UPDATE chargeonce.kept_messages SET due_at = clock_timestamp()
+)
 UPDATE chargeonce.records
 SET due_at = clock_timestamp()
 WHERE due_at > clock_timestamp() AND state IN ('in_progress', 'in_doubt')

@@ -205,17 +205,6 @@ def test_killed_between_a_caps_verdict_and_cancel(bench: Bench) -> None:
     bench.assert_nothing_charged()
 
 
-def test_killed_after_cancel(bench: Bench) -> None:
-    """Goal: a canceled PaymentIntent with a stored verdict is declined, not parked."""
-    bench.customer()
-    bench.fault(FaultKind.DECLINE, CONFIRM, code="lost_card")
-    bench.deliver_and_die(bench.biller(TappedPayments(bench.payments, after=kill_after(CANCEL))))
-    bench.lapse_leases()
-    assert bench.deliver() is Outcome.DECLINED
-    assert bench.record().code == "lost_card"
-    bench.assert_nothing_charged()
-
-
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("path", [CREATE_PATHS[Flow.PAYMENT_INTENT], CONFIRM])
 def test_killed_around_a_request(bench: Bench, path: str, side: str) -> None:
@@ -315,16 +304,6 @@ def test_database_gone(
     assert '"code": "database_unavailable"' in caplog.text
     bench.lapse_leases()
     assert bench.deliver(bench.biller(flow=flow)) is Outcome.CHARGED
-    bench.assert_charged_once()
-
-
-def test_reconcile_finishes_without_a_message(bench: Bench, flow: Flow) -> None:
-    """Goal: a row whose holder died is driven to its end, message or no message."""
-    bench.customer()
-    killer = TappedPayments(bench.payments, after=kill_after(MONEY_PATHS[flow]))
-    bench.deliver_and_die(bench.biller(killer, flow=flow))
-    assert bench.reconcile() == {Outcome.CHARGED: 1}
-    assert bench.reconcile() == {}
     bench.assert_charged_once()
 
 
