@@ -24,6 +24,7 @@ SETTING_PREFIXES = (
     "DATABASE_",
     "GOOGLE_CLOUD_",
     "PUBSUB_",
+    "SCHEDULER_",
     "STRIPE_",
     "ServiceBus",
     "VAULT_",

@@ -5,7 +5,8 @@ from rich.console import Console
 
 from ops.exit_codes import ExitCode
 from ops.tables import open_console, spend_bar
-from shared.ports import Run
+from shared.event import UsageEvent
+from shared.ports import Envelope, Note, Run
 from shared.record import State
 from shared.store.postgres import PostgresStore
 from tests.cli.conftest import PERIOD, CommandLine, claim, doubt, end
@@ -98,3 +99,16 @@ def test_colour_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR")
     assert isinstance(open_console(), Console)
     assert open_console().is_terminal is False
+
+
+def test_kept_messages_are_counted_and_due(chargeonce: CommandLine, store: PostgresStore) -> None:
+    """A message that waits for its run is seen before there is anything else of its period."""
+    event = UsageEvent("early", PERIOD, "cus_early", 5000, "usd")
+    store.keep(event, b"{}", Note(Envelope("servicebus", "message-1", 9), "handed_over"))
+    assert chargeonce("status", *OF_PERIOD, "--json").document["kept_messages"] == 1
+    assert "1 message is kept" in chargeonce("status", *OF_PERIOD).stdout
+    assert chargeonce("reconcile", "--dry-run", "--json").document["due"] == []
+    store.open_run(PERIOD, "usd", 10_000, 10_000)
+    assert chargeonce("reconcile", "--dry-run", "--json").document["due"] == [
+        {"customer_id": "early", "billing_period": PERIOD}
+    ]

@@ -1,13 +1,22 @@
 """Two deliveries of one event, whatever lies between them: one charge."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from local.stripe_simulator import FaultKind
 from shared.errors import RecordsUnavailable, SettlementFailed
 from shared.outcome import Outcome
-from shared.ports import FinishResult, NoResponse, StripeRequest, StripeResponse
+from shared.ports import (
+    Ending,
+    Envelope,
+    FinishResult,
+    NoResponse,
+    Note,
+    StripeRequest,
+    StripeResponse,
+)
 from shared.record import Flow, State
 from shared.store.postgres import PostgresStore
 from tests.support.bench import (
@@ -203,6 +212,36 @@ def test_killed_between_a_caps_verdict_and_cancel(bench: Bench) -> None:
     bench.lapse_leases()
     assert bench.deliver() is Outcome.CAP_REACHED
     bench.assert_nothing_charged()
+
+
+def test_message_is_not_dead_lettered_without_its_copy(bench: Bench) -> None:
+    """Goal: whoever learns too late that the record was rejected leaves the copy to the next.
+
+    Method: the first consumer's decline comes when another holder has rejected the attempt.
+    """
+    bench.customer()
+    bench.fault(FaultKind.DECLINE, CONFIRM)
+
+    def after(
+        request: StripeRequest, response: StripeResponse | NoResponse
+    ) -> StripeResponse | NoResponse:
+        if matches(request, CANCEL):
+            bench.lapse_leases()
+            record_id, envelope = bench.record().record_id, Envelope("reconcile")
+            other = bench.store.resume(record_id, envelope, 180.0, str(uuid4())).record
+            assert other is not None
+            note = Note(envelope, "rejected")
+            bench.store.finish(other, Ending(State.REJECTED, code="refused"), note, None)
+        return response
+
+    settlement = RecordedSettlement()
+    biller = bench.biller(TappedPayments(bench.payments, after=after))
+    assert bench.deliver(biller, settlement=settlement) is Outcome.IN_PROGRESS_ELSEWHERE
+    assert (settlement.calls, bench.parked_reasons()) == ([("leave",)], [])
+    settlement = RecordedSettlement()
+    assert bench.deliver(settlement=settlement) is Outcome.REJECTED
+    assert settlement.calls[0][:2] == ("dead_letter", "Rejected")
+    assert bench.parked_reasons() == ["Rejected"]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

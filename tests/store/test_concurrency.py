@@ -445,3 +445,20 @@ def test_all_kinds_of_calls_on_one_run_never_deadlock(
     assert postgres.execute(query) == [(0,)]
     held_cents = postgres.execute("SELECT sum(held_cents) FROM chargeonce.records")
     assert held_cents == [(postgres.money()[0],)]
+
+
+def test_reconcilers_skip_what_another_is_taking(postgres: PostgresUnderTest) -> None:
+    """Goal: none waits for another, and none gets what another is about to get."""
+    postgres.open_run()
+    for number in range(2):
+        postgres.release(postgres.claimed(f"customer-{number}"), doubt=True)
+        postgres.keep(message_id=f"message-{number}")
+    postgres.pass_time(60)
+    with holding(postgres, "SELECT FROM chargeonce.records ORDER BY due_at LIMIT 1 FOR UPDATE"):
+        assert postgres.take_due() == "customer-1"
+        assert postgres.take_due() is None
+    with holding(postgres, "SELECT FROM chargeonce.kept_messages ORDER BY id LIMIT 1 FOR UPDATE"):
+        kept = postgres.take_kept()
+        assert kept is not None
+        assert kept.delivery.envelope.message_id == "message-1"
+        assert postgres.take_kept() is None
