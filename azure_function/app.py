@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,8 +32,6 @@ def make_app(
         SettingsError: the app must not start. The host shows it and takes no message, where a
             function that failed later would burn each message's deliveries.
     """
-    # Azure's worker passes on whatever any library says at this level, each request to Stripe too.
-    logging.getLogger("stripe").setLevel(logging.WARNING)
     if is_vault_proxy(environment):
         return _make_vault_app(environment)
     settings = read_servicebus_settings(environment)

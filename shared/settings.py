@@ -571,6 +571,10 @@ def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
         )
     if reader.text("STRIPE_ACCOUNT") is not None:
         reader.problems.append("STRIPE_ACCOUNT is set, but Stripe Connect is not supported")
+    if reader.text("STRIPE_LOG") is not None:
+        reader.problems.append(
+            "STRIPE_LOG is set: Stripe's SDK would print customers' data to standard error"
+        )
     api_base = reader.text("STRIPE_API_BASE") or "https://api.stripe.com"
     if not api_base.startswith(("https://", "http://")):
         reader.problems.append("STRIPE_API_BASE must start with https:// (or http:// on a desk)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ from shared.upkeep import Upkeep, build_upkeep
 
 if TYPE_CHECKING:
     from shared.stripe_payments import StripePayments
+
+# Below a warning they log requests with their bodies, messages and frames.
+SDK_LOGGERS = ("stripe", "azure", "google", "uamqp")
 
 
 def open_store(settings: Settings, threads: int) -> PostgresStore:
@@ -91,7 +95,12 @@ def build_lists(settings: Settings) -> StripeLists:
 
 
 def build_payments(settings: Settings) -> StripePayments:
-    """Stripe, through its SDK."""
+    """Stripe, through its SDK. From here on no SDK logs what it sends or receives.
+
+    Some hosts pass on whatever any library logs, at any level: Azure's worker does.
+    """
+    for name in SDK_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
     # Here and not above: importing the SDK costs a cold start a third of a second.
     from shared.stripe_payments import StripePayments
 

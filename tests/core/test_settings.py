@@ -61,6 +61,7 @@ def test_all_problems_are_listed_at_once() -> None:
         ("STRIPE_REPLAY_HOURS", "24"),
         ("STRIPE_READ_TIMEOUT_SECONDS", "nan"),
         ("STRIPE_ACCOUNT", "acct_hunter2"),
+        ("STRIPE_LOG", "debug-hunter2"),
         ("BILLING_CURRENCY", "hunter2"),
         ("BILLING_KEY_NAMESPACE", "hunter2:colon"),
         ("BILLING_CAP_PERCENT", "99"),
