@@ -8,7 +8,19 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ops import demo, migrate, publish, rebuild, reconcile, runs, show, status, vault
+from ops import (
+    cancel,
+    demo,
+    migrate,
+    publish,
+    rebuild,
+    reconcile,
+    retry,
+    runs,
+    show,
+    status,
+    vault,
+)
 from ops.arguments import HelpFormatter
 from ops.errors import PackageMissing
 from ops.exit_codes import ExitCode, exit_code_table
@@ -16,6 +28,20 @@ from ops.report import Report
 from shared.errors import ChargeonceError, RecordsUnavailable, SchemaMismatch, SettingsError
 
 PROGRAM = "chargeonce"
+
+_FAMILIES = (
+    migrate,
+    publish,
+    runs,
+    status,
+    show,
+    reconcile,
+    retry,
+    cancel,
+    vault,
+    rebuild,
+    demo,
+)
 
 _EPILOG = f"""\
 Every command takes --json and then prints one JSON object on standard output, also when it fails.
@@ -68,7 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for family in (migrate, publish, runs, status, show, reconcile, rebuild, vault, demo):
+    for family in _FAMILIES:
         family.add_commands(commands)
     return parser
 

@@ -21,6 +21,7 @@ MAX_CENTS = 10**15
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _AGO = re.compile(r"([0-9]{1,6})([mhd])")
 _SECONDS_OF_UNIT = {"m": 60, "h": 3600, "d": 86400}
+_PAYMENT_METHOD = re.compile(r"(?:pm|card|src)_[A-Za-z0-9_-]{1,200}")
 _EXIT_CODES_HINT = "Exit codes: see `chargeonce --help`."
 
 
@@ -81,6 +82,16 @@ def add_period(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_customer(command: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Let a command say which customer it is about."""
+    command.add_argument(
+        "--customer",
+        required=required,
+        metavar="ID",
+        help="the customer id as the events name it",
+    )
+
+
 def add_dry_run(command: argparse.ArgumentParser) -> None:
     """Let a command that changes something only say what it would do."""
     command.add_argument(
@@ -96,6 +107,13 @@ def billing_period(text: str) -> str:
         raise argparse.ArgumentTypeError(
             "a period has 1 to 64 letters, digits, dots, dashes or underscores, like 2026-11"
         )
+    return text
+
+
+def payment_method(text: str) -> str:
+    """The id of a payment method, card or source."""
+    if _PAYMENT_METHOD.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError("give a Stripe id that starts with pm_, card_ or src_")
     return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ops.arguments import add_command, add_period, whole_number
+from ops.arguments import add_command, add_customer, add_period, whole_number
 from ops.database import open_records
 from ops.documents import attempt_document, record_document
 from ops.errors import NotFound
@@ -29,9 +29,7 @@ def add_commands(commands: Commands) -> None:
         run,
         "chargeonce show --customer acme --period 2026-11",
     )
-    command.add_argument(
-        "--customer", required=True, metavar="ID", help="the customer id as the events name it"
-    )
+    add_customer(command)
     add_period(command)
     command.add_argument(
         "--limit",

@@ -149,6 +149,27 @@ def print_rebuild(console: Console, report: RebuildReport, *, is_dry_run: bool) 
         console.print("Commits were lost again meanwhile: run `chargeonce rebuild` once more.")
 
 
+def print_rows(
+    console: Console, headings: Sequence[str], lines: Sequence[Sequence[str]], left_off: int = 0
+) -> None:
+    """A table of other people's text.
+
+    Args:
+        console: where to print.
+        headings: of the columns.
+        lines: one for each row.
+        left_off: how many more there are.
+    """
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for line in lines:
+        table.add_row(*(_safe(text) for text in line))
+    console.print(table)
+    if left_off:
+        console.print(f"and {left_off:,} more: --json shows all")
+
+
 def print_due(console: Console, due: Sequence[RecordId]) -> None:
     """What reconcile would drive on."""
     if not due:

@@ -61,6 +61,21 @@ def charge_at_once(work: Work, replay_hours: float) -> Concluded:
     return _look_after_doubt(work, result)
 
 
+def find_charge(work: Work) -> Concluded | None:
+    """Look up what became of the attempt's charge, without sending anything.
+
+    Args:
+        work: the claimed record; its lease must be ours.
+
+    Returns:
+        None when Stripe's list does not hold it, which proves something only if `work.is_quiet`.
+    """
+    if work.record.payment_id is not None:
+        return _read(work, work.record.payment_id)
+    found = _find(work)
+    return found if isinstance(found, Concluded) else None
+
+
 def _read(work: Work, payment_id: str) -> Concluded:
     result = work.send(read_charge(payment_id))
     answer = result.answer

@@ -17,6 +17,7 @@ class Conclusion(StrEnum):
     DECLINED = "declined"
     REJECTED = "rejected"
     PARKED = "parked"
+    CANCELED = "canceled"
     IN_DOUBT = "in_doubt"
     TRANSIENT = "transient"
     CONFLICT = "conflict"

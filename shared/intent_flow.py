@@ -30,6 +30,7 @@ _CONCLUSION_OF_VERDICT = {
     State.DECLINED: Conclusion.DECLINED,
     State.REJECTED: Conclusion.REJECTED,
     State.PARKED: Conclusion.PARKED,
+    State.CANCELED: Conclusion.CANCELED,
 }
 
 

@@ -10,6 +10,7 @@ from shared.biller import Biller
 from shared.clock import SystemClock
 from shared.settings import Settings
 from shared.store.migrations import check_schema
+from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
 from shared.store.timers import PostgresTimers
 from shared.stripe_lists import StripeLists
@@ -32,6 +33,11 @@ def open_store(settings: Settings, threads: int) -> PostgresStore:
             `DATABASE_POOL_SIZE` says otherwise.
     """
     return PostgresStore(settings.database_url, settings.database_pool_size or threads)
+
+
+def open_operations(settings: Settings) -> PostgresOperations:
+    """Connect to the records as an operator's commands see them."""
+    return PostgresOperations(settings.database_url)
 
 
 @dataclass(frozen=True, slots=True)

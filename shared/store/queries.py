@@ -160,3 +160,17 @@ WHERE record.customer_id = %s
   AND record.updated_at = %s
 RETURNING record.customer_id
 """
+
+EXAMINE = """
+SELECT to_jsonb(record), clock_timestamp() FROM chargeonce.records AS record
+WHERE record.customer_id = %s AND record.billing_period = %s
+"""
+
+CLOSE_RECORD = "SELECT closed, stored_row FROM chargeonce.close_record(%s, %s, %s, %s)"
+
+RECORD_PAYMENT = """
+SELECT recording, run_closed, stored_row
+FROM chargeonce.record_payment(%s, %s, %s, %s, %s, %s)
+"""
+
+FAILED_RECORDS = "SELECT * FROM chargeonce.failed_records(%s, %s, %s::text[], %s, %s)"

@@ -2,19 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from local.stripe_simulator import RunningSimulator, serve_in_thread
 from ops.__main__ import main
+from shared.biller import Biller
+from shared.clock import SystemClock
 from shared.event import UsageEvent
-from shared.ports import ClaimRequest, Ending, Envelope, Note, Release
+from shared.outcome import Outcome
+from shared.ports import ClaimRequest, Delivery, Ending, Envelope, Note, Release
 from shared.record import Flow, Record, State
+from shared.retrying import NoMessage
+from shared.settings import read_settings
 from shared.store.postgres import PostgresStore
 from shared.stripe_requests import create_parameters
+from shared.wiring import build_payments
 
 PERIOD = "2026-11"
 SETTING_PREFIXES = (
@@ -92,6 +99,51 @@ def store(migrated_database_url: str) -> Iterator[PostgresStore]:
     """The records of that database."""
     with closing(PostgresStore(migrated_database_url, pool_size=1)) as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def simulator() -> Iterator[RunningSimulator]:
+    """A simulated Stripe."""
+    with serve_in_thread() as running:
+        yield running
+
+
+@pytest.fixture
+def deployed(
+    chargeonce: CommandLine,
+    store: PostgresStore,
+    simulator: RunningSimulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """The command line with a deployment's settings, and an open run."""
+    simulator.control.reset()
+    store.open_run(PERIOD, "usd", 100_000, 100_000)
+    monkeypatch.setenv("STRIPE_API_KEY", "rk_test_deployed")
+    monkeypatch.setenv("STRIPE_API_BASE", simulator.base_url)
+    return chargeonce
+
+
+@pytest.fixture
+def deliver(
+    deployed: CommandLine, store: PostgresStore, simulator: RunningSimulator
+) -> Iterator[Callable[..., Outcome]]:
+    """Bills usage events, as the functions of that deployment do."""
+    settings = read_settings()
+    with closing(build_payments(settings)) as payments:
+
+        def deliver(customer_id: str = "acme", **fields: Any) -> Outcome:
+            event = {
+                "customer_id": customer_id,
+                "billing_period": PERIOD,
+                "stripe_customer_id": f"cus_{customer_id}",
+                "amount_cents": 5000,
+                **fields,
+            }
+            biller = Biller(store, payments, SystemClock(), settings.rules)
+            delivery = Delivery(json.dumps(event).encode(), Envelope("pubsub-push", "message-1", 1))
+            return biller.handle(delivery, NoMessage())
+
+        yield deliver
 
 
 def claim(

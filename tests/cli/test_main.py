@@ -67,6 +67,8 @@ def test_every_command_is_there() -> None:
         "show",
         "reconcile",
         "rebuild",
+        "retry",
+        "cancel",
         "vault serve",
         "demo",
     }

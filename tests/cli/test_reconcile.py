@@ -1,36 +1,12 @@
 """`chargeonce reconcile`: drives what is due to its end at Stripe, and says what came of it."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from local.stripe_simulator import CustomerSeed, RunningSimulator, serve_in_thread
+from local.stripe_simulator import CustomerSeed, RunningSimulator
 from ops.exit_codes import ExitCode
 from shared.record import RecordId, State
 from shared.store.postgres import PostgresStore
 from tests.cli.conftest import PERIOD, CommandLine, claim, doubt
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[RunningSimulator]:
-    """A simulated Stripe."""
-    with serve_in_thread() as running:
-        yield running
-
-
-@pytest.fixture
-def deployed(
-    chargeonce: CommandLine,
-    store: PostgresStore,
-    simulator: RunningSimulator,
-    monkeypatch: pytest.MonkeyPatch,
-) -> CommandLine:
-    """The command line with a deployment's settings, and an open run."""
-    simulator.control.reset()
-    store.open_run(PERIOD, "usd", 100_000, 100_000)
-    monkeypatch.setenv("STRIPE_API_KEY", "rk_test_deployed")
-    monkeypatch.setenv("STRIPE_API_BASE", simulator.base_url)
-    return chargeonce
 
 
 def test_nothing_is_due(deployed: CommandLine) -> None:

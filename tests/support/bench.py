@@ -161,7 +161,8 @@ class Bench:
         self._connection.execute(
             """
             TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
-                chargeonce.parked_events, chargeonce.kept_messages, chargeonce.rebuilds
+                chargeonce.parked_events, chargeonce.kept_messages, chargeonce.rebuilds,
+                chargeonce.adopted_payments
             """
         )
         self._connection.execute(

@@ -12,6 +12,7 @@ from uuid import uuid4
 import psycopg
 
 from shared.event import UsageEvent
+from shared.operations import Operations
 from shared.ports import (
     AttemptLine,
     ClaimRequest,
@@ -34,7 +35,8 @@ from shared.ports import (
     Runs,
 )
 from shared.record import Flow, Record, RecordId, State
-from shared.store.memory_rebuild import LossyMemoryStore
+from shared.store.memory_operations import OperatedMemoryStore
+from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
 from tests.support.clock import ManualClock
 
@@ -115,10 +117,12 @@ class StoreUnderTest(ABC):
 
     Args:
         store: empty.
+        operations: the same store, as an operator's commands see it.
     """
 
-    def __init__(self, store: AnyStore) -> None:
+    def __init__(self, store: AnyStore, operations: Operations) -> None:
         self.store = store
+        self.operations = operations
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
@@ -315,8 +319,8 @@ class MemoryUnderTest(StoreUnderTest):
 
     def __init__(self) -> None:
         self._clock = ManualClock()
-        self._memory = LossyMemoryStore(self._clock)
-        super().__init__(self._memory)
+        self._memory = OperatedMemoryStore(self._clock)
+        super().__init__(self._memory, self._memory)
 
     def pass_time(self, seconds: float) -> None:
         """See `StoreUnderTest`."""
@@ -366,8 +370,9 @@ class PostgresUnderTest(StoreUnderTest):
     def __init__(self, database_url: str) -> None:
         self.database_url = database_url
         self._postgres = PostgresStore(database_url, pool_size=4)
+        self._operations = PostgresOperations(database_url)
         self._connection = psycopg.connect(database_url, autocommit=True)
-        super().__init__(self._postgres)
+        super().__init__(self._postgres, self._operations)
 
     def empty(self) -> None:
         """Begin anew. Rows are deleted one by one: of a few, that is faster than truncating."""
@@ -378,6 +383,7 @@ class PostgresUnderTest(StoreUnderTest):
             DELETE FROM chargeonce.attempts;
             DELETE FROM chargeonce.parked_events;
             DELETE FROM chargeonce.rebuilds;
+            DELETE FROM chargeonce.adopted_payments;
             DELETE FROM chargeonce.kept_messages;
             UPDATE chargeonce.cluster
             SET account_id = NULL,
@@ -391,6 +397,7 @@ class PostgresUnderTest(StoreUnderTest):
     def close(self) -> None:
         """Close every connection."""
         self._postgres.close()
+        self._operations.close()
         self._connection.close()
 
     def pass_time(self, seconds: float) -> None:

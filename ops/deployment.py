@@ -1,0 +1,58 @@
+"""A whole deployment on the command line: its settings, its records, and its way to Stripe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from ops.database import quieten_pool
+
+if TYPE_CHECKING:
+    from shared.settings import Settings
+    from shared.store.operations import PostgresOperations
+    from shared.store.postgres import PostgresStore
+    from shared.stripe_payments import StripePayments
+
+
+class Deployment(NamedTuple):
+    """What commands that act on records work with.
+
+    Args:
+        settings: the same as the deployed functions have.
+        store: the records.
+        operations: the same records, as an operator sees them.
+        payments: Stripe.
+    """
+
+    settings: Settings
+    store: PostgresStore
+    operations: PostgresOperations
+    payments: StripePayments
+
+
+@contextmanager
+def open_deployment() -> Iterator[Deployment]:
+    """Open everything; warnings about the settings go to standard error.
+
+    Raises:
+        SettingsError: lists every setting that is missing or wrong.
+        RecordsUnavailable: the database cannot be reached.
+        SchemaMismatch: it needs `chargeonce migrate`.
+    """
+    from shared.settings import read_settings
+    from shared.store.migrations import check_schema
+    from shared.wiring import build_payments, open_operations, open_store
+
+    settings = read_settings()
+    for warning in settings.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    quieten_pool()
+    check_schema(settings.database_url)
+    with (
+        closing(open_store(settings, threads=1)) as store,
+        closing(open_operations(settings)) as operations,
+        closing(build_payments(settings)) as payments,
+    ):
+        yield Deployment(settings, store, operations, payments)
