@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from local.functions_host import MISSING
+from tests.support.processes import is_running
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,14 +99,6 @@ def descendants(process_id: int) -> Sequence[psutil.Process]:
         return psutil.Process(process_id).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
-
-
-def is_running(process: psutil.Process) -> bool:
-    """Whether a process lives; one that waits to be reaped does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def wait_for_everybody(demo: subprocess.Popen[str]) -> Sequence[psutil.Process]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.processes import is_running
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,13 +44,6 @@ def owner() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def family(owner: subprocess.Popen[str]) -> list[psutil.Process]:
     """Wait until the owner has started all; return the child, its own child and the guardian."""
     assert owner.stdout is not None
@@ -62,7 +56,7 @@ def family(owner: subprocess.Popen[str]) -> list[psutil.Process]:
 def test_children_end_with_an_owner_that_is_killed(owner: subprocess.Popen[str]) -> None:
     everyone = family(owner)
     owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not any(map(is_alive, everyone)), "its children are gone")
+    wait_until(lambda: not any(map(is_running, everyone)), "its children are gone")
 
 
 def test_the_guardian_ends_before_an_owner_that_ends_in_order(
@@ -72,7 +66,7 @@ def test_the_guardian_ends_before_an_owner_that_ends_in_order(
     everyone = family(owner)
     guardian = next(process for process in everyone if "guardian.py" in " ".join(process.cmdline()))
     owner.communicate("end\n")
-    assert not is_alive(guardian)
+    assert not is_running(guardian)
     for process in everyone:
-        if is_alive(process):
+        if is_running(process):
             process.kill()

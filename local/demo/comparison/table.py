@@ -34,7 +34,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print who cost whom what."""
     owed = format_amount(comparison.expected_cents, CURRENCY)
     console.print(
-        f"{comparison.customers:,} customers owe {owed}, to each contestant the same. "
+        f"{comparison.customers:,} customers owe {owed}, to each contestant the same, by Pub/Sub. "
         f"Seed {comparison.seed}, {comparison.seconds:.0f} seconds."
     )
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
