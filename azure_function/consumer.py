@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from azure_function.client import make_client
 from azure_function.envelope import TRANSPORT, read_message
@@ -222,8 +222,12 @@ def _log_lock_lost(message_id: str, problem: str | None) -> None:
     )
 
 
-def main() -> int:
-    """Run the consumer until SIGTERM or SIGINT; return the exit code."""
+def main(shutdown_seconds: float = SHUTDOWN_SECONDS) -> int:
+    """Run the consumer until SIGTERM or SIGINT; return the exit code.
+
+    Args:
+        shutdown_seconds: how long what is in hand may take to be settled.
+    """
     log_to_stdout()
     # Held back in every thread and waited for below: a handler could interrupt a thread anywhere.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -240,13 +244,20 @@ def main() -> int:
         notices.warn(warning)
     consumer.start()
     signal.sigwait(STOP_SIGNALS)
-    if not consumer.stop():
+    if not consumer.stop(shutdown_seconds):
         notices.warn("some messages were still being handled; they will be delivered again")
     return EXIT_OK
 
 
-if __name__ == "__main__":
-    code = main()
-    # Threads that still wait for Stripe must not hold the process beyond its grace period.
+def run_process(shutdown_seconds: float = SHUTDOWN_SECONDS) -> NoReturn:
+    """Run `main` and end the process, also where threads still wait for Stripe.
+
+    They must not hold it beyond its grace period.
+    """
+    code = main(shutdown_seconds)
     sys.stdout.flush()
     os._exit(code)
+
+
+if __name__ == "__main__":
+    run_process()

@@ -24,7 +24,7 @@ from tests.support.servicebus import (
     running_consumer,
 )
 
-QUEUES = ("functions", "consumer", "careless", "own", "central")
+QUEUES = ("functions", "consumer", "careless", "own", "central", "ours", "keyless", "keyed")
 
 OpenDesk: TypeAlias = Callable[[str], AbstractContextManager[Desk]]
 
@@ -58,11 +58,8 @@ def open_desk(
         with serve_in_thread() as stripe:
             desk = Desk(url, stripe, emulator, queue)
             yield desk
+            desk.forget()
             desk.close()
-        emulator.clear_faults()
-        emulator.forget_records()
-        emulator.purge_queue(queue)
-        emulator.configure_queue(queue, QueueSettings(LOCK_SECONDS))
         postgres_server.drop_database(url)
 
     return open_desk

@@ -2,15 +2,18 @@
 
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from local.servicebus_emulator import Fault, FaultKind, Match, SettlementKind, SettlementOutcome
 from local.stripe_simulator import FaultKind as StripeFaultKind
+from tests.azure.conftest import OpenDesk
 from tests.support.servicebus import (
     COMPLETED,
     Desk,
+    Path,
     consumer_process,
     decisions,
     running_consumer,
@@ -23,6 +26,27 @@ CONFIRM = "/v1/payment_intents/*/confirm"
 STOP_SECONDS = 10.0
 EXIT_SETTINGS = 3
 EXIT_UNAVAILABLE = 4
+
+
+@pytest.fixture(scope="module")
+def consumed(open_desk: OpenDesk) -> Iterator[tuple[Desk, Path]]:
+    """A desk whose queue one consumer consumes, test after test."""
+    with open_desk("consumer") as desk, running_consumer(desk.environment) as path:
+        yield desk, path
+
+
+@pytest.fixture
+def path(consumed: tuple[Desk, Path]) -> Path:
+    """The consumer."""
+    return consumed[1]
+
+
+@pytest.fixture
+def billed(consumed: tuple[Desk, Path]) -> Iterator[Desk]:
+    """Its desk, as it was found."""
+    desk, _ = consumed
+    yield desk
+    desk.forget()
 
 
 def test_sigterm_finishes_what_is_in_hand(desk: Desk) -> None:
@@ -46,11 +70,15 @@ def test_sigterm_finishes_what_is_in_hand(desk: Desk) -> None:
 
 
 def test_sigterm_does_not_wait_for_stripe_for_ever(desk: Desk) -> None:
-    """Goal: the process is gone before its container is killed; the message comes again."""
+    """Goal: the process is gone before its container is killed; the message comes again.
+
+    Method: a container that has but a second.
+    """
     event = desk.customer("hanging")
     desk.fault("hanging", StripeFaultKind.HANG, CONFIRM)
     environment = {**desk.environment, "STRIPE_READ_TIMEOUT_SECONDS": "15"}
-    with consumer_process({**environment, "CLAIM_LEASE_SECONDS": "60"}) as process:
+    environment["CLAIM_LEASE_SECONDS"] = "60"
+    with consumer_process(environment, shutdown_seconds=1) as process:
         desk.send(event, "hanging-1")
         wait_until(lambda: desk.charged_cents("hanging") == [5000])
         process.send_signal(signal.SIGTERM)
@@ -77,24 +105,6 @@ def test_process_that_cannot_work_says_why(
         output = process.stdout.read()
     assert named in output
     assert "Traceback" not in output
-
-
-def test_lost_connection_is_opened_again(desk: Desk) -> None:
-    """Goal: what the broker cuts while Stripe answers costs no charge and no consumer."""
-    event = desk.customer("cut")
-    desk.fault("cut", StripeFaultKind.DELAY, CONFIRM, answer_seconds=1)
-    with running_consumer(desk.environment) as path:
-        desk.send(event, "cut-1")
-        wait_until(lambda: desk.charged_cents("cut") == [5000])
-        desk.emulator.cut_connections()
-        wait_until(lambda: "charged" in decisions(path, "cut-1"))
-        desk.lapse_locks()
-        wait_until(lambda: desk.emulator.queue(desk.queue).locked == 0)
-        with ServiceBusClient.from_connection_string(desk.emulator.connection_string) as client:
-            with client.get_queue_sender(desk.queue) as sender:
-                sender.send_messages(ServiceBusMessage(event, message_id="cut-2"))
-            desk.wait_for("cut-2", COMPLETED)
-    assert desk.charged_cents("cut") == [5000]
 
 
 def test_subscription_of_a_topic_is_consumed(desk: Desk) -> None:
@@ -125,44 +135,60 @@ def test_subscription_of_a_topic_is_consumed(desk: Desk) -> None:
     assert desk.charged_cents("topic") == [5000]
 
 
-def test_lock_is_renewed_while_stripe_answers(desk: Desk) -> None:
+def test_lock_is_renewed_while_stripe_answers(billed: Desk, path: Path) -> None:
     """Goal: a charge that takes longer than the lock is delivered once.
 
     Method: a lock of 3 real seconds; the first renewal is refused, and tried again in time.
     """
-    desk.set_lock(3)
-    event = desk.customer("renewed")
-    desk.fault("renewed", StripeFaultKind.DELAY, CONFIRM, answer_seconds=4)
-    desk.emulator.add_fault(Fault(FaultKind.RENEWAL_BUSY, Match(entity=desk.queue, count=1)))
-    with running_consumer(desk.environment) as path:
-        desk.send(event, "renewed-1")
-        desk.wait_for("renewed-1", COMPLETED)
-    assert len(desk.deliveries("renewed-1")) == 1
-    assert desk.renewal_count("renewed-1") >= 2
+    billed.set_lock(3)
+    event = billed.customer("renewed")
+    billed.fault("renewed", StripeFaultKind.DELAY, CONFIRM, answer_seconds=3.5)
+    billed.emulator.add_fault(Fault(FaultKind.RENEWAL_BUSY, Match(entity=billed.queue, count=1)))
+    billed.send(event, "renewed-1")
+    billed.wait_for("renewed-1", COMPLETED)
+    assert len(billed.deliveries("renewed-1")) == 1
+    assert billed.renewal_count("renewed-1") >= 2
     assert decisions(path, "renewed-1") == ["charged"]
 
 
 @pytest.mark.parametrize("kind", [FaultKind.RENEWAL_BUSY, FaultKind.MANAGEMENT_TIMEOUT])
 def test_lock_that_cannot_be_renewed_is_told_while_stripe_answers(
-    desk: Desk, kind: FaultKind
+    billed: Desk, path: Path, kind: FaultKind
 ) -> None:
     """Goal: renewals that fail are logged as a lost lock, and cost another delivery, no charge.
 
-    Method: a lock of 3 real seconds. A timeout is an OperationTimeoutError in the SDK.
+    Method: a lock of 1.5 real seconds. A timeout is an OperationTimeoutError in the SDK.
     """
-    desk.set_lock(3)
-    event = desk.customer("lost")
-    desk.fault("lost", StripeFaultKind.DELAY, CONFIRM, answer_seconds=4)
-    fault = Fault(kind, Match(entity=desk.queue), acts=kind is FaultKind.RENEWAL_BUSY)
-    desk.emulator.add_fault(fault)
-    with running_consumer(desk.environment) as path:
-        desk.send(event, "lost-1")
-        wait_until(lambda: "lock_lost" in decisions(path, "lost-1"))
-        assert "charged" not in decisions(path, "lost-1")
-        desk.emulator.clear_faults()
-        wait_until(lambda: "charged" in decisions(path, "lost-1"))
-        desk.lapse_locks()
-        desk.wait_for("lost-1", COMPLETED)
-    assert desk.charged_cents("lost") == [5000]
-    assert desk.settlements("lost-1")[-1] == COMPLETED
-    assert (SettlementKind.ABANDON, SettlementOutcome.APPLIED) not in desk.settlements("lost-1")
+    billed.set_lock(1.5)
+    event = billed.customer(kind)
+    billed.fault(kind, StripeFaultKind.DELAY, CONFIRM, answer_seconds=2.5)
+    fault = Fault(kind, Match(entity=billed.queue), acts=kind is FaultKind.RENEWAL_BUSY)
+    billed.emulator.add_fault(fault)
+    message_id = f"{kind}-1"
+    billed.send(event, message_id)
+    wait_until(lambda: "lock_lost" in decisions(path, message_id))
+    assert "charged" not in decisions(path, message_id)
+    billed.emulator.clear_faults()
+    wait_until(lambda: "charged" in decisions(path, message_id))
+    billed.lapse_locks()
+    billed.wait_for(message_id, COMPLETED)
+    assert billed.charged_cents(kind) == [5000]
+    assert billed.settlements(message_id)[-1] == COMPLETED
+    assert (SettlementKind.ABANDON, SettlementOutcome.APPLIED) not in billed.settlements(message_id)
+
+
+def test_lost_connection_is_opened_again(billed: Desk, path: Path) -> None:
+    """Goal: what the broker cuts while Stripe answers costs no charge and no consumer."""
+    event = billed.customer("cut")
+    billed.fault("cut", StripeFaultKind.DELAY, CONFIRM, answer_seconds=1)
+    billed.send(event, "cut-1")
+    wait_until(lambda: billed.charged_cents("cut") == [5000])
+    billed.emulator.cut_connections()
+    wait_until(lambda: "charged" in decisions(path, "cut-1"))
+    billed.lapse_locks()
+    wait_until(lambda: billed.emulator.queue(billed.queue).locked == 0)
+    with ServiceBusClient.from_connection_string(billed.emulator.connection_string) as client:
+        with client.get_queue_sender(billed.queue) as sender:
+            sender.send_messages(ServiceBusMessage(event, message_id="cut-2"))
+        billed.wait_for("cut-2", COMPLETED)
+    assert billed.charged_cents("cut") == [5000]

@@ -130,6 +130,14 @@ class Desk:
             self._sender.close()
         self._client.close()
 
+    def forget(self) -> None:
+        """Leave the desk as it was found: no fault, no message, no record of the broker's."""
+        self.emulator.clear_faults()
+        self.stripe.clear_faults()
+        self.emulator.purge_queue(self.queue)
+        self.emulator.forget_records()
+        self.set_lock(LOCK_SECONDS)
+
     def set_lock(self, lock_seconds: float, max_delivery_count: int = 10) -> None:
         """Let locks of the queue last so long from the next one on."""
         self.emulator.configure_queue(
@@ -329,10 +337,21 @@ def running_consumer(
 
 
 @contextmanager
-def consumer_process(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run `python -m azure_function.consumer` while the block runs; it ends by SIGKILL."""
+def consumer_process(
+    environment: Mapping[str, str], shutdown_seconds: float | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Run `python -m azure_function.consumer` while the block runs; it ends by SIGKILL.
+
+    Args:
+        environment: its settings.
+        shutdown_seconds: how long it waits for what is in hand, in place of the usual.
+    """
+    command = ["-m", "azure_function.consumer"]
+    if shutdown_seconds is not None:
+        program = "import azure_function.consumer as c; c.run_process({})"
+        command = ["-c", program.format(shutdown_seconds)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "azure_function.consumer"],
+        [sys.executable, *command],
         env={"PATH": os.environ["PATH"], **environment},
         cwd=_REPOSITORY,
         stdout=subprocess.PIPE,
