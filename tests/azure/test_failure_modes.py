@@ -1,7 +1,8 @@
 """The failure modes of billing from Service Bus: each is sprung on the usual recipe, then on ours.
 
 A scenario is one function. The usual consumer has to charge twice in it, by the ledger of money
-that really moved, or the trap would prove nothing; ours has to charge once.
+that really moved, or the trap would prove nothing; ours has to charge once and may abandon nothing.
+Ours is the consumer, and in the three main modes the function app as well.
 """
 
 import time
@@ -126,17 +127,28 @@ def keyed_by_message(desk: Desk, count: int) -> AbstractContextManager[None]:
     return usual_consumers(desk, count, key_from_message_id)
 
 
+@contextmanager
+def our_functions(desk: Desk, count: int) -> Iterator[None]:
+    """Run the function app under the real runtime; it takes as many at once as host.json says."""
+    from local.functions_host.host import FunctionsHost
+
+    with FunctionsHost(desk.environment) as host:
+        yield
+        assert host.failures == []
+
+
 OURS = Contender("ours", CONFIRM, our_consumers, is_safe=True)
+FUNCTIONS = Contender("functions", CONFIRM, our_functions, is_safe=True)
 KEYLESS = Contender("keyless", CHARGE, usual_consumers, is_safe=False)
 KEYED = Contender("keyed", CHARGE, keyed_by_message, is_safe=False)
 
 CONSUMERS = 2
 
 
-def contenders(*usual: Contender) -> pytest.MarkDecorator:
+def contenders(*others: Contender) -> pytest.MarkDecorator:
     """The trap first, then the cure."""
     return pytest.mark.parametrize(
-        "consumed", [*usual, OURS], ids=lambda each: each.name, indirect=True
+        "consumed", [*others, OURS], ids=lambda each: each.name, indirect=True
     )
 
 
@@ -146,6 +158,8 @@ def consumed(
 ) -> Iterator[tuple[Contender, Desk]]:
     """A desk whose queue two consumers of a kind consume, test after test."""
     contender: Contender = request.param
+    if contender is FUNCTIONS:
+        request.getfixturevalue("requires_functions_runtime")
     with open_desk(contender.name) as desk, contender.consume(desk, CONSUMERS):
         yield contender, desk
 
@@ -159,8 +173,11 @@ def contender(consumed: tuple[Contender, Desk]) -> Contender:
 @pytest.fixture
 def stage(consumed: tuple[Contender, Desk]) -> Iterator[Desk]:
     """Their desk, as it was found."""
-    _, desk = consumed
+    contender, desk = consumed
     yield desk
+    if contender.is_safe:
+        kinds = {record.kind for record in desk.emulator.settlements(desk.queue)}
+        assert SettlementKind.ABANDON not in kinds
     desk.forget()
 
 
@@ -180,7 +197,7 @@ def settle_down(desk: Desk, message_ids: Sequence[str]) -> None:
     wait_until(is_settled)
 
 
-@contenders(KEYLESS)
+@contenders(KEYLESS, FUNCTIONS)
 def test_lock_expires_while_stripe_answers_because_its_renewal_fails(
     stage: Desk, contender: Contender
 ) -> None:
@@ -204,7 +221,7 @@ def test_lock_expires_while_stripe_answers_because_its_renewal_fails(
     contender.assert_charges(stage, "slow")
 
 
-@contenders(KEYED)
+@contenders(KEYED, FUNCTIONS)
 def test_resubmitted_dead_letter_has_a_new_message_id(stage: Desk, contender: Contender) -> None:
     """Goal: failure mode 2. A charged message ends among the dead letters; an operator resends it.
 
@@ -230,7 +247,7 @@ def test_central_dead_letter_processor_builds_new_messages(
     contender.assert_charges(stage, "central")
 
 
-@contenders(KEYLESS)
+@contenders(KEYLESS, FUNCTIONS)
 def test_abandon_after_a_timeout_redelivers_at_once(stage: Desk, contender: Contender) -> None:
     """Goal: failure mode 3. Stripe has charged, its answer is lost, and the message comes again."""
     event = stage.customer("timeout")
