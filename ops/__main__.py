@@ -9,8 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ops import (
+    adopt,
     cancel,
     demo,
+    import_records,
     migrate,
     publish,
     rebuild,
@@ -38,6 +40,8 @@ _FAMILIES = (
     reconcile,
     retry,
     cancel,
+    adopt,
+    import_records,
     vault,
     rebuild,
     demo,

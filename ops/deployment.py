@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shared.store.operations import PostgresOperations
     from shared.store.postgres import PostgresStore
     from shared.stripe_payments import StripePayments
+    from shared.upkeep import Upkeep
 
 
 class Deployment(NamedTuple):
@@ -30,6 +31,13 @@ class Deployment(NamedTuple):
     store: PostgresStore
     operations: PostgresOperations
     payments: StripePayments
+
+    def upkeep(self) -> Upkeep:
+        """What reads Stripe outside of charging."""
+        from shared.clock import SystemClock
+        from shared.upkeep import build_upkeep
+
+        return build_upkeep(self.store, self.payments, SystemClock(), self.settings.rules)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from ops.amounts import format_amount
 if TYPE_CHECKING:
     from shared.ports import AttemptLine, PeriodStatus, Run
     from shared.record import Record, Verdict
+    from shared.seen_payments import SeenPayment
 
 Document = dict[str, object]
 
@@ -77,6 +78,25 @@ def record_document(record: Record) -> Document:
         "attempt_started_at": record.attempt_started_at.isoformat(),
         "lease_until": record.lease_until.isoformat(),
         "updated_at": record.updated_at.isoformat(),
+    }
+
+
+def payment_document(seen: SeenPayment) -> Document:
+    """A payment as Stripe shows it, without what only its customer should read."""
+    refunded_cents = seen.refunded_cents
+    refunded: Document = {"refunded_cents": None, "refunded": None}
+    if refunded_cents is not None:
+        refunded = _amount("refunded", refunded_cents, seen.currency)
+    return {
+        "payment_id": seen.payment_id,
+        "names": list(seen.names),
+        "status": seen.status,
+        "currency": seen.currency,
+        **_amount("amount", seen.amount_cents, seen.currency),
+        **refunded,
+        "disputed": seen.is_disputed,
+        "stripe_customer_id": seen.stripe_customer_id,
+        "created_at": seen.created_at.isoformat(),
     }
 
 

@@ -220,12 +220,12 @@ def spend_bar(run: Run, *, ascii_only: bool) -> Text:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+def progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A progress bar on standard error, gone when it is done.
 
     Args:
         what: is going on.
-        total: how many steps there are.
+        total: how many steps there are; None when nobody knows.
 
     Yields:
         What to call after each step.

@@ -329,6 +329,19 @@ def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     return database_url
 
 
+def read_import_database_url(environment: Mapping[str, str] | None = None) -> str:
+    """The database of an older system, from which its charges are imported.
+
+    Raises:
+        SettingsError: it is missing.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    database_url = reader.required("IMPORT_DATABASE_URL")
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return database_url
+
+
 def read_publish_settings(
     choice: PublishChoice | None = None, environment: Mapping[str, str] | None = None
 ) -> PublishSettings:

@@ -78,13 +78,19 @@ class StripeLists:
         for page in self.pages(path, parameters):
             yield from page.items
 
-    def get(self, path: str) -> Mapping[str, Any] | None:
+    def get(
+        self, path: str, parameters: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any] | None:
         """Read one object; None when Stripe says that there is none.
+
+        Args:
+            path: of the object.
+            parameters: such as `expand[]`.
 
         Raises:
             StripeUnavailable: it could not be had.
         """
-        answer = self._ask(StripeRequest("get", path))
+        answer = self._ask(StripeRequest("get", path, parameters or {}))
         return None if answer.kind is AnswerKind.MISSING else answer.content
 
     def _read_page(self, path: str, parameters: Mapping[str, str], cursor: str | None) -> Page:

@@ -69,6 +69,8 @@ def test_every_command_is_there() -> None:
         "rebuild",
         "retry",
         "cancel",
+        "adopt",
+        "import",
         "vault serve",
         "demo",
     }
