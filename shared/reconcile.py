@@ -9,6 +9,7 @@ from shared import notices
 from shared.biller import RECONCILE, Biller
 from shared.decision_log import DecisionEvent, describe_defect, log_overdue
 from shared.errors import RecordsUnavailable, SettlementFailed
+from shared.housekeeping import delete_old_lines
 from shared.orphans import sweep_orphans
 from shared.outcome import Disposition, Outcome
 from shared.ports import DueRecord, Records
@@ -69,7 +70,7 @@ def keep_up(
     on_outcome: Callable[[Outcome], None] | None = None,
     is_time_up: Callable[[], bool] | None = None,
 ) -> Mapping[Outcome, int] | None:
-    """Do all that is done beside the deliveries: rebuild, reconcile, sweep orphans.
+    """Do all that is done beside the deliveries: rebuild, reconcile, sweep, delete old lines.
 
     Args:
         biller: see `reconcile`.
@@ -88,6 +89,7 @@ def keep_up(
         return None
     outcomes = reconcile(biller, upkeep.records, limit, on_outcome, is_time_up)
     sweep_orphans(upkeep, is_time_up=is_time_up)
+    delete_old_lines(upkeep.records, upkeep.retention_days, is_time_up)
     return outcomes
 
 

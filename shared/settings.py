@@ -32,6 +32,7 @@ _SCHEDULE_EXPECTED = "an NCRONTAB expression of six fields, seconds first"
 MAX_REPLAY_HOURS = 23.9
 MAX_LEASE_SECONDS = 3600.0
 MAX_FUNCTION_SECONDS = 3600
+MAX_RETENTION_DAYS = 36_500
 AUTH_MODES = ("iam", "oidc", "none")
 VAULT_PROVIDERS = ("ledger", "proxy")
 AZURE = "azure"
@@ -206,6 +207,7 @@ class Settings:
 
     database_url: str = field(repr=False)
     database_pool_size: int
+    retention_days: int
     worker_concurrency: int
     rules: BillingRules
     stripe: StripeSettings
@@ -506,6 +508,7 @@ def _read_all(reader: _Reader) -> Settings:
     return Settings(
         database_url=reader.required("DATABASE_URL"),
         database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
+        retention_days=reader.whole("RETENTION_DAYS", 0, least=0, most=MAX_RETENTION_DAYS),
         worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
         rules=_read_rules(reader),
         stripe=_read_stripe(reader),

@@ -9,6 +9,7 @@ from shared.biller import BillingRules
 from shared.budget import Budget
 from shared.conclusion import Concluded
 from shared.errors import StripeUnavailable
+from shared.housekeeping import OldLines
 from shared.identity import StripeIdentity
 from shared.ports import Clock, Orphanage, Payments, Rebuilds, Records
 from shared.stripe_calls import StripeCalls
@@ -16,7 +17,7 @@ from shared.stripe_lists import StripeLists
 from shared.throttle import Throttle
 
 
-class UpkeepRecords(Records, Rebuilds, Orphanage, Protocol):
+class UpkeepRecords(Records, Rebuilds, Orphanage, OldLines, Protocol):
     """The records, as upkeep needs them."""
 
 
@@ -31,6 +32,7 @@ class Upkeep:
         identity: the account and mode that the records belong to.
         clock: the time.
         rules: the deployment's.
+        retention_days: how long attempts and parked events are kept; 0 for ever.
     """
 
     records: UpkeepRecords
@@ -39,6 +41,7 @@ class Upkeep:
     identity: StripeIdentity
     clock: Clock
     rules: BillingRules
+    retention_days: int = 0
 
     @property
     def quiet_seconds(self) -> float:
@@ -73,7 +76,11 @@ class Upkeep:
 
 
 def build_upkeep(
-    records: UpkeepRecords, payments: Payments, clock: Clock, rules: BillingRules
+    records: UpkeepRecords,
+    payments: Payments,
+    clock: Clock,
+    rules: BillingRules,
+    retention_days: int = 0,
 ) -> Upkeep:
     """Put the parts together; all of them share one request rate."""
     throttle = Throttle(clock, rules.max_requests_per_second)
@@ -85,6 +92,7 @@ def build_upkeep(
         identity=StripeIdentity(records, calls, rules.key_livemode),
         clock=clock,
         rules=rules,
+        retention_days=retention_days,
     )
 
 

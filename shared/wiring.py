@@ -67,7 +67,7 @@ def build_parts(settings: Settings, threads: int) -> Parts:
     store = open_store(settings, threads)
     payments = build_payments(settings)
     biller = Biller(store, payments, SystemClock(), settings.rules)
-    upkeep = build_upkeep(store, payments, SystemClock(), settings.rules)
+    upkeep = build_upkeep(store, payments, SystemClock(), settings.rules, settings.retention_days)
     return Parts(biller, store, PostgresTimers(settings.database_url), payments, upkeep)
 
 
@@ -90,7 +90,9 @@ def open_upkeep(settings: Settings, store: PostgresStore) -> Upkeep:
         RecordsUnavailable: the database cannot be reached.
     """
     check_schema(settings.database_url)
-    return build_upkeep(store, build_payments(settings), SystemClock(), settings.rules)
+    return build_upkeep(
+        store, build_payments(settings), SystemClock(), settings.rules, settings.retention_days
+    )
 
 
 def build_lists(settings: Settings) -> StripeLists:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shared.housekeeping import Obstacle
 from shared.operations import CloseResult, Examined, RecordedPayment, Recording
 from shared.ports import Envelope, FoundPayment, Note
 from shared.record import Record, RecordId, State
@@ -12,7 +13,7 @@ from shared.store.caller import Caller
 
 
 class PostgresOperations:
-    """Implements the port `Operations`. Safe for threads.
+    """Implements the ports `Operations` and `PersonalData`. Safe for threads.
 
     Args:
         database_url: libpq connection string or URL.
@@ -85,6 +86,21 @@ class PostgresOperations:
         ]
         found = (rows.read_record(row[0]) for row in self._run(queries.FAILED_RECORDS, parameters))
         return [record for record in found if record is not None]
+
+    def periods_of(self, customer_id: str) -> Sequence[str]:
+        """See `PersonalData.periods_of`."""
+        return [row[0] for row in self._run(queries.PERIODS_OF, [customer_id])]
+
+    def erase(self, record_id: RecordId, envelope: Envelope, *, dry_run: bool) -> Obstacle | None:
+        """See `PersonalData.erase`."""
+        parameters = [*_key(record_id), dry_run, rows.envelope_parameter(envelope)]
+        ((obstacle,),) = self._run(queries.ERASE, parameters)
+        return None if obstacle is None else Obstacle(obstacle)
+
+    def erase_invalid(self, customer_id: str, *, dry_run: bool) -> int:
+        """See `PersonalData.erase_invalid`."""
+        ((count,),) = self._run(queries.ERASE_INVALID, [customer_id, dry_run])
+        return int(count)
 
 
 def _key(record_id: RecordId) -> list[str]:

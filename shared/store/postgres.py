@@ -12,6 +12,7 @@ from typing import Any
 
 from shared.errors import RunError
 from shared.event import UsageEvent
+from shared.housekeeping import Deleted
 from shared.ports import (
     Adoption,
     AdoptResult,
@@ -282,6 +283,11 @@ class PostgresStore:
         """See `Orphanage.clear_create_doubt`."""
         parameters = [*_key(record.record_id), record.updated_at]
         return bool(self._run(queries.CLEAR_CREATE_DOUBT, parameters))
+
+    def delete_old(self, retention_days: int, limit: int) -> Deleted:
+        """See `OldLines.delete_old`."""
+        ((attempts, parked_events),) = self._run(queries.DELETE_OLD, [retention_days, limit])
+        return Deleted(attempts, parked_events)
 
     def _existing_run(self, billing_period: str) -> Run:
         run = self.get_run(billing_period)

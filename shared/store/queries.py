@@ -174,3 +174,11 @@ FROM chargeonce.record_payment(%s, %s, %s, %s, %s, %s)
 """
 
 FAILED_RECORDS = "SELECT * FROM chargeonce.failed_records(%s, %s, %s::text[], %s, %s)"
+
+DELETE_OLD = "SELECT attempts, parked_events FROM chargeonce.delete_old(%s, %s)"
+
+PERIODS_OF = "SELECT * FROM chargeonce.periods_of(%s)"
+
+ERASE = "SELECT chargeonce.erase(%s, %s, %s, %s)"
+
+ERASE_INVALID = "SELECT chargeonce.erase_invalid(%s, %s)"

@@ -181,6 +181,7 @@ class SlowRecords:
         self._is_free = True
         self.lease_seconds = 180.0
         self.quiet_seconds = 360.0
+        self.retention_days = 0
         self.clock = clock
         self.records = self
         self.resumed: list[str] = []

@@ -210,6 +210,25 @@ def test_another_mode(
     assert "wrong_livemode" in ran.document["error"]["message"]
 
 
+def test_refunds_are_shown_and_never_charged_again(
+    deployed: CommandLine,
+    customer: None,
+    simulator: RunningSimulator,
+    deliver: Callable[..., Outcome],
+) -> None:
+    """Goal: a refunded payment that is adopted, and one of ours, stay charged for good."""
+    intent, _ = pay(simulator)
+    post("/v1/refunds", payment_intent=intent)
+    assert adopt(deployed, intent).document["payment"]["refunded_cents"] == 5000
+    assert deliver() is Outcome.CHARGED
+    one = ("show", *ACME)
+    assert deployed(*one, "--stripe", "--json").document["stripe"]["refunded_cents"] == 5000
+    assert "refunded 50.00 USD" in deployed(*one, "--stripe").stdout
+    assert "stripe" not in deployed(*one, "--json").document
+    assert deployed("retry", *ACME).code == ExitCode.FAILED
+    assert [entry.kind for entry in simulator.control.ledger()] == ["charge", "refund"]
+
+
 def test_wrong_command_lines(deployed: CommandLine) -> None:
     assert deployed("adopt", "--payment", "tok_1").code == ExitCode.USAGE
     half = deployed("adopt", "--payment", "pi_1", "--customer", "acme")

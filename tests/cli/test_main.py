@@ -71,6 +71,7 @@ def test_every_command_is_there() -> None:
         "cancel",
         "adopt",
         "import",
+        "erase",
         "vault serve",
         "demo",
     }
