@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shared.decision_log import DecisionEvent, log_decision
 from shared.ports import Adoption, Adoptions, AdoptResult, Envelope, Finding, FoundPayment
 from shared.record import Record
@@ -19,7 +21,25 @@ def adopt(records: Adoptions, found: FoundPayment, transport: str) -> AdoptResul
         RecordsUnavailable: it may or may not be recorded; doing it again is safe.
     """
     result = records.adopt(found, Envelope(transport), dry_run=False)
-    for event, message in _lines(found, result):
+    log_found(found, transport, _lines(found, result), result.record)
+    return result
+
+
+def log_found(
+    found: FoundPayment,
+    transport: str,
+    lines: Sequence[tuple[DecisionEvent, str]],
+    record: Record | None,
+) -> None:
+    """Write log lines about a found payment.
+
+    Args:
+        found: the payment.
+        transport: who found it.
+        lines: what is to be said.
+        record: its record as it now is; None when there is none.
+    """
+    for event, message in lines:
         log_decision(
             event,
             message,
@@ -28,9 +48,8 @@ def adopt(records: Adoptions, found: FoundPayment, transport: str) -> AdoptResul
             period=found.record_id.billing_period,
             attempt=found.attempt,
             payment=found.payment_id,
-            outcome=str(result.record.state) if result.record else None,
+            outcome=str(record.state) if record else None,
         )
-    return result
 
 
 def _lines(found: FoundPayment, result: AdoptResult) -> list[tuple[DecisionEvent, str]]:

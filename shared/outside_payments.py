@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from shared.decision_log import DecisionEvent, log_decision
+from shared.adoption import log_found
+from shared.decision_log import DecisionEvent
 from shared.errors import InvalidEvent
 from shared.event import MAX_DESCRIPTION_CHARACTERS, UsageEvent, parse_event
 from shared.key import idempotency_key
@@ -258,13 +259,4 @@ def _log(found: FoundPayment, verdict: Verdict, recorded: RecordedPayment) -> No
     if recorded.run_closed:
         over = "proof of money passed the cap; run closed"
         lines.append((DecisionEvent.BLOCKED_BY_CAP, over))
-    for event, message in lines:
-        log_decision(
-            event,
-            message,
-            transport=OPERATOR,
-            key=found.key,
-            period=found.record_id.billing_period,
-            attempt=found.attempt,
-            payment=found.payment_id,
-        )
+    log_found(found, OPERATOR, lines, recorded.record)

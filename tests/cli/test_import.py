@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import stripe
 
-from local.stripe_simulator import CustomerSeed, RunningSimulator
+from local.stripe_simulator import CustomerSeed, PaymentSeed, RunningSimulator
 from ops.exit_codes import ExitCode
 from shared.outcome import Outcome
 from shared.record import RecordId, State
@@ -244,6 +244,20 @@ def test_what_stripe_says_otherwise(
     record = store.get_record(RecordId("acme", PERIOD))
     assert record is not None
     assert record.fingerprint.amount_cents == 4900
+
+
+def test_a_payment_that_a_table_knows_by_its_charge(
+    deployed: CommandLine, simulator: RunningSimulator, older: OlderConsumer, tmp_path: Path
+) -> None:
+    """Goal: adopted or verified under its PaymentIntent's id, it is the same payment."""
+    (payment,) = simulator.control.seed_payments([PaymentSeed("cus_acme", 5000)])
+    row = f"acme,{PERIOD},5000,cus_acme,{payment.charge},charged"
+    file = older.csv(tmp_path, row)
+    assert verdicts(deployed("import", "--csv", file, "--json")) == {"recorded": 1}
+    assert verdicts(deployed("import", "--csv", file, "--verify", "--json")) == {"known": 1}
+    named = ("--customer", "acme", "--period", PERIOD)
+    ran = deployed("adopt", "--payment", payment.payment_intent, *named, "--json")
+    assert ran.document["verdict"] == "known"
 
 
 def test_other_columns_and_standard_input(

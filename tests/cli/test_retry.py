@@ -1,6 +1,10 @@
 """`chargeonce retry`: declined and rejected records get another attempt, one or many."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from shared.record import RecordId, State
 from shared.store.postgres import PostgresStore
 from tests.cli.conftest import PERIOD, CommandLine, claim
 
+ROOT = Path(__file__).resolve().parents[2]
 CUSTOMERS = ("acme", "bolt", "cord")
 CONFIRM = "/v1/payment_intents/*/confirm"
 
@@ -76,6 +81,26 @@ def test_what_fails_again_is_tried_once(declined: CommandLine, simulator: Runnin
     assert ran.document["verdicts"] == {"declined": 2}
     assert [record["attempt"] for record in ran.document["records"]] == [2, 2]
     assert charged_customers(simulator) == []
+
+
+def test_two_operators_at_once(
+    declined: CommandLine, simulator: RunningSimulator, store: PostgresStore
+) -> None:
+    """Goal: two processes try the same records at the same time; each is charged once."""
+    command = [sys.executable, "-m", "ops", "retry", "--period", PERIOD, "--json"]
+    codes = ["--code", "insufficient_funds", "--code", "expired_card"]
+    match = Match(path=CONFIRM)
+    simulator.control.add_fault(Fault(FaultKind.DELAY, match, before_seconds=0.3))
+    operators = [
+        subprocess.Popen([*command, *codes], stdout=subprocess.PIPE, cwd=ROOT) for _ in range(2)
+    ]
+    for operator in operators:
+        assert json.loads(operator.communicate(timeout=60)[0])["looked_at"] in range(4)
+    assert charged_customers(simulator) == ["cus_acme", "cus_bolt", "cus_cord"]
+    for customer in CUSTOMERS:
+        record = store.get_record(RecordId(customer, PERIOD))
+        assert record is not None
+        assert (record.state, record.attempt) == (State.CHARGED, 2)
 
 
 def test_an_unfinished_record_is_refused(deployed: CommandLine, store: PostgresStore) -> None:

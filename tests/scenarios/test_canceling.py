@@ -217,6 +217,13 @@ def test_a_bank_debit_on_its_way_is_not_stopped(bench: Bench, desk: Desk) -> Non
     bench.assert_nothing_charged()
 
 
+def test_a_database_that_may_have_lost_commits(bench: Bench, desk: Desk) -> None:
+    abandon(bench, CONFIRM, sent=False)
+    bench.execute("UPDATE chargeonce.cluster SET timeline = 'FFFFFFFF'")
+    assert desk.cancel().verdict is CancelVerdict.SUSPENDED
+    bench.assert_nothing_charged(held=5000)
+
+
 def test_there_is_no_record(desk: Desk) -> None:
     assert desk.cancel().verdict is CancelVerdict.NO_RECORD
 
