@@ -154,10 +154,13 @@ def _find(work: Work) -> Concluded | _Absent:
 
 def _is_ours(charge: Mapping[str, Any], work: Work) -> bool:
     metadata = charge.get("metadata")
+    record = work.record
+    # As the request said, which is another key where the namespace changed between two attempts.
+    sent_key = record.create_parameters.get("metadata[chargeonce_key]", record.key)
     return (
         isinstance(metadata, Mapping)
-        and metadata.get("chargeonce_key") == work.record.key
-        and metadata.get("attempt") == str(work.record.attempt)
+        and metadata.get("chargeonce_key") == sent_key
+        and metadata.get("attempt") == str(record.attempt)
     )
 
 

@@ -164,6 +164,20 @@ def test_another_namespace_is_refused(bench: Bench) -> None:
     assert refuse_retry(decline(bench), "another") is RetryRefusal.OTHER_NAMESPACE
 
 
+def test_a_namespace_that_changed_between_two_attempts(bench: Bench, flow: Flow) -> None:
+    """Goal: a charge whose answer was lost is found by what its request said, not by the row's key.
+
+    Method: an event asks for the second attempt under another namespace; its consumer dies after
+    the charge, and a day later Stripe has forgotten the key.
+    """
+    decline(bench, flow)
+    payments = TappedPayments(bench.payments, after=kill_after(MONEY_PATHS[flow]))
+    bench.deliver_and_die(bench.biller(payments, flow=flow, key_namespace="another"), attempt=2)
+    bench.let_hours_pass(30)
+    assert bench.deliver(bench.biller(flow=flow), attempt=2) is Outcome.CHARGED
+    bench.assert_charged_once()
+
+
 def test_the_event_is_what_a_producer_would_send(bench: Bench) -> None:
     assert json.loads(retry_body(decline(bench), "pm_1")) == {
         "customer_id": "customer-1",
