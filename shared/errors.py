@@ -6,6 +6,9 @@ ChargeonceError
 ├── RecordsUnavailable     the database did not answer: the statement may or may not have committed
 │   └── PoolExhausted      no connection became free in time: nothing was sent
 ├── StripeUnavailable      Stripe could not be read; outside of charging, where doubt is an outcome
+├── VaultError             the mint API of a spend-cap proxy did not do what it was asked
+│   ├── VaultUnavailable   it gave no clear answer: it may have done it
+│   └── VaultRefused       it refused: it has done nothing
 ├── SchemaMismatch         the database's schema is not the one that this code was written for
 ├── SettlementFailed       the broker did not accept a settlement
 └── RunError               a run cannot be opened, closed or changed as asked
@@ -55,6 +58,29 @@ class PoolExhausted(RecordsUnavailable):
 
 class StripeUnavailable(ChargeonceError):
     """Stripe could not be read, or refused to be."""
+
+
+class VaultError(ChargeonceError):
+    """The mint API of a spend-cap proxy did not do what it was asked."""
+
+
+class VaultUnavailable(VaultError):
+    """The mint API gave no clear answer; it may or may not have done what it was asked."""
+
+
+class VaultRefused(VaultError):
+    """The mint API refused, and has done nothing.
+
+    Args:
+        problem: what it said, shortened and free of secrets.
+        status: HTTP status.
+        parameter: the field that was wrong; None where it does not say.
+    """
+
+    def __init__(self, problem: str, status: int, parameter: str | None = None) -> None:
+        self.status = status
+        self.parameter = parameter
+        super().__init__(problem)
 
 
 class SchemaMismatch(ChargeonceError):

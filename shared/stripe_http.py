@@ -156,6 +156,30 @@ class WatchedClient(stripe.HTTPClient):
         exchange.outcome = response
         return response.body.decode("utf-8", "replace"), response.status, response.headers
 
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: str | None,
+        timeout_seconds: float,
+    ) -> StripeResponse | NoResponse:
+        """Send once, without the SDK around it.
+
+        Args:
+            method: HTTP method.
+            url: the whole of it.
+            headers: all that are sent.
+            body: encoded.
+            timeout_seconds: for connecting and the whole answer; cut off after it.
+        """
+        exchange = exchange_once(timeout_seconds)
+        try:
+            self.request(method, url, headers, body)
+        except stripe.APIConnectionError as error:
+            return exchange.outcome or NoResponse(sent=True, problem=type(error).__name__)
+        return exchange.outcome or NoResponse(sent=True, problem="no_outcome")
+
     def close(self) -> None:
         """Close the pooled connections."""
         self._pools.clear()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import stripe
-
 from shared.ports import NoResponse, StripeResponse
-from shared.stripe_http import WatchedClient, exchange_once
+from shared.stripe_http import WatchedClient
 from shared.vault.incoming import FORM
 
 
@@ -47,12 +45,7 @@ class StripeUpstream:
         else:
             sent["content-type"] = FORM
             body = form
-        exchange = exchange_once(self._deadline_seconds)
-        try:
-            self._http.request(method, url, sent, body)
-        except stripe.APIConnectionError as error:
-            return exchange.outcome or NoResponse(sent=True, problem=type(error).__name__)
-        return exchange.outcome or NoResponse(sent=True, problem="no_outcome")
+        return self._http.exchange(method, url, sent, body, self._deadline_seconds)
 
     def close(self) -> None:
         """Close the pooled connections."""
