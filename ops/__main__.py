@@ -25,10 +25,17 @@ from ops import (
     vault,
 )
 from ops.arguments import HelpFormatter
+from ops.audit import command as audit
 from ops.errors import PackageMissing
 from ops.exit_codes import ExitCode, exit_code_table
 from ops.report import Report
-from shared.errors import ChargeonceError, RecordsUnavailable, SchemaMismatch, SettingsError
+from shared.errors import (
+    ChargeonceError,
+    RecordsUnavailable,
+    SchemaMismatch,
+    SettingsError,
+    StripeUnavailable,
+)
 
 PROGRAM = "chargeonce"
 
@@ -46,6 +53,7 @@ _FAMILIES = (
     erase,
     vault,
     rebuild,
+    audit,
     demo,
 )
 
@@ -62,6 +70,7 @@ _EXIT_CODES: Mapping[type[ChargeonceError], ExitCode] = {
     RecordsUnavailable: ExitCode.DATABASE,
     SchemaMismatch: ExitCode.SCHEMA,
     PackageMissing: ExitCode.PACKAGE,
+    StripeUnavailable: ExitCode.STRIPE,
 }
 
 
@@ -107,12 +116,25 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _print(report: Report, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(report.document))
+        _print_document(report)
     else:
         from ops.tables import open_console
 
         report.show(open_console())
     sys.stdout.flush()
+
+
+def _print_document(report: Report) -> None:
+    # One object, written piece by piece when it has long lists.
+    print(json.dumps(report.document).removesuffix("}"), end="")
+    separator = ", " if report.document else ""
+    for name, items in report.lists:
+        print(f"{separator}{json.dumps(name)}: [", end="")
+        for number, item in enumerate(items):
+            print(", " * bool(number) + json.dumps(item), end="")
+        print("]", end="")
+        separator = ", "
+    print("}")
 
 
 def _fail(code: ExitCode, message: str, arguments: argparse.Namespace) -> int:

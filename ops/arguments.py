@@ -11,7 +11,7 @@ from ops.report import Report
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     Commands = _SubParsersAction[argparse.ArgumentParser]
 
@@ -19,7 +19,7 @@ Run = Callable[[argparse.Namespace], Report]
 
 MAX_CENTS = 10**15
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
-_AGO = re.compile(r"([0-9]{1,6})([mhd])")
+_SPAN = re.compile(r"([0-9]{1,6})([mhd])")
 _SECONDS_OF_UNIT = {"m": 60, "h": 3600, "d": 86400}
 _PAYMENT_METHOD = re.compile(r"(?:pm|card|src)_[A-Za-z0-9_-]{1,200}")
 _EXIT_CODES_HINT = "Exit codes: see `chargeonce --help`."
@@ -131,19 +131,27 @@ def cents(text: str) -> int:
 
 def moment(text: str) -> datetime:
     """A moment in ISO form (UTC unless it says otherwise), or how long ago, like 90m, 36h or 3d."""
-    from datetime import UTC, datetime, timedelta
+    from datetime import UTC, datetime
 
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        seconds = int(ago[1]) * _SECONDS_OF_UNIT[ago[2]]
-        return datetime.now(UTC) - timedelta(seconds=seconds)
     try:
+        if _SPAN.fullmatch(text):
+            return datetime.now(UTC) - duration(text)
         parsed = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             "give a moment like 2026-11-30T14:00 (UTC) or how long ago it was, like 90m, 36h or 3d"
         ) from None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+
+
+def duration(text: str) -> timedelta:
+    """A span of time, like 90m, 36h or 3d."""
+    from datetime import timedelta
+
+    span = _SPAN.fullmatch(text)
+    if span is None:
+        raise argparse.ArgumentTypeError("give a span of time, like 90m, 36h or 3d")
+    return timedelta(seconds=int(span[1]) * _SECONDS_OF_UNIT[span[2]])
 
 
 def whole_number(most: int, least: int = 1) -> Callable[[str], int]:

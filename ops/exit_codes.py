@@ -15,6 +15,8 @@ class ExitCode(IntEnum):
     DATABASE = 4
     SCHEMA = 5
     PACKAGE = 6
+    FINDINGS = 7
+    STRIPE = 8
     DEFECT = 70
     INTERRUPTED = 130
 
@@ -32,6 +34,8 @@ _MEANINGS = {
     ExitCode.DATABASE: "the database is away",
     ExitCode.SCHEMA: "the database's schema is not the one this version needs",
     ExitCode.PACKAGE: "a package that this command needs is not installed",
+    ExitCode.FINDINGS: "the audit is complete and found something",
+    ExitCode.STRIPE: "Stripe could not be read; nothing was concluded",
     ExitCode.DEFECT: "an error of our own; please report it",
     ExitCode.INTERRUPTED: "interrupted",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ops.exit_codes import ExitCode
@@ -19,8 +19,10 @@ class Report(NamedTuple):
         document: what `--json` prints.
         show: prints the same for people.
         exit_code: what the process ends with.
+        lists: the document's last fields, which are too long to be held in memory.
     """
 
     document: Mapping[str, object]
     show: Callable[[Console], None]
     exit_code: ExitCode = ExitCode.OK
+    lists: Sequence[tuple[str, Iterable[Mapping[str, object]]]] = ()

@@ -5,11 +5,12 @@ The only module that imports rich, which scripts that use `--json` can do withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from ops.amounts import format_amount
+from ops.audit.findings import Finding, FindingKind
 from ops.documents import left_cents
 from ops.errors import PackageMissing
 from shared.outcome import Disposition, Outcome
@@ -20,7 +21,13 @@ from shared.record import FINAL, Record, RecordId, State
 try:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+    )
     from rich.table import Table
     from rich.text import Text
 except ImportError:
@@ -235,6 +242,64 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
+
+
+def print_audit(
+    console: Console,
+    facts: Sequence[tuple[str, str]],
+    counts: Mapping[FindingKind, int],
+    first: Callable[[FindingKind], Iterable[Finding]],
+) -> None:
+    """What an audit found: the counts, and the first findings of each kind.
+
+    Args:
+        console: where to.
+        facts: what was compared.
+        counts: how many findings there are of each kind.
+        first: gives the findings of a kind that are to be shown.
+    """
+    console.print(_facts(*facts))
+    if not counts:
+        console.print("Nothing was found: Stripe and the records agree.")
+        return
+    table = _table("finding", "count")
+    for kind, count in counts.items():
+        table.add_row(kind, f"{count:,}")
+    console.print(table)
+    for kind, count in counts.items():
+        console.print(Text(kind, style="bold"))
+        console.print(f"  {kind.meaning}")
+        shown = 0
+        for shown, finding in enumerate(first(kind), start=1):  # noqa: B007 - counts them
+            console.print(Text("  - ").append_text(_safe(_finding_line(finding))))
+            console.print(Text("    ").append_text(_safe(finding.command)), soft_wrap=True)
+        if shown < count:
+            console.print(f"  and {count - shown:,} more: --first, --csv or --json show them")
+        console.print()
+
+
+def _finding_line(finding: Finding) -> str:
+    """Whom it is about, and what was found."""
+    who = finding.stripe_customer_id or ""
+    if finding.record_id is not None:
+        who = f"{finding.record_id.customer_id} {finding.record_id.billing_period}"
+    elif finding.billing_period is not None:
+        who = f"run {finding.billing_period}"
+    return f"{who}: {finding.detail}"
+
+
+@contextmanager
+def share_done() -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on standard error for work whose steps cannot be counted beforehand.
+
+    Yields:
+        What to call with what is going on, and how much of it is done, from 0 to 1.
+    """
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
 
 
 def _state_table(status: PeriodStatus) -> Table:

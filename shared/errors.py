@@ -57,7 +57,16 @@ class PoolExhausted(RecordsUnavailable):
 
 
 class StripeUnavailable(ChargeonceError):
-    """Stripe could not be read, or refused to be."""
+    """Stripe could not be read, or refused to be.
+
+    Args:
+        problem: what was asked, and what came instead of the answer.
+        status: the HTTP status of the refusal; 0 where there was none.
+    """
+
+    def __init__(self, problem: str, *, status: int = 0) -> None:
+        self.status = status
+        super().__init__(problem)
 
 
 class VaultError(ChargeonceError):

@@ -399,6 +399,91 @@ class Reports(Protocol):
         """What reconcile would take up now, records and kept messages, oldest first."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """What an audit compares of a record.
+
+    Args:
+        record_id: whose it is.
+        fingerprint: what is to be paid by whom.
+        state: where it stands.
+        payment_id: the PaymentIntent or charge that it names.
+        held_cents: what it holds against the cap.
+        is_leased: somebody is at work on it.
+        started_at: when its attempt was claimed.
+    """
+
+    record_id: RecordId
+    fingerprint: Fingerprint
+    state: State
+    payment_id: str | None
+    held_cents: int
+    is_leased: bool
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunSums:
+    """What a run says that it holds and has charged, and what its records add up to."""
+
+    billing_period: str
+    currency: str
+    held_cents: int
+    charged_cents: int
+    records_held_cents: int
+    records_charged_cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Some of the records, in the order of their primary key.
+
+    Args:
+        lines: those that were asked for.
+        last: where the batch ends; None when nothing comes after it.
+    """
+
+    lines: Sequence[RecordLine]
+    last: RecordId | None
+
+
+class Books(Protocol):
+    """The records as an audit reads them. Nothing can be written through it.
+
+    Every method may raise `RecordsUnavailable`.
+    """
+
+    def known_identity(self) -> Identity:
+        """The Stripe account and mode that the records belong to, as far as they are known."""
+
+    def database_time(self) -> datetime:
+        """The database's clock."""
+
+    def beginning(self, billing_period: str) -> datetime | None:
+        """When the period's run was opened or its first record claimed; None: never."""
+
+    def batch(
+        self, billing_period: str | None, since: datetime, after: RecordId | None, limit: int
+    ) -> RecordBatch:
+        """Read on through the records.
+
+        Args:
+            billing_period: only of this period; None for all.
+            since: only records whose attempt was claimed since.
+            after: the end of the batch before; None for the first.
+            limit: look at no more records than that.
+        """
+
+    def line(self, record_id: RecordId) -> RecordLine | None:
+        """One record as it is now, or None."""
+
+    def named(self, payment_ids: frozenset[str]) -> frozenset[str]:
+        """Those of some payments that any record names. Reads all records: few calls, many ids."""
+
+    def run_sums(self, billing_period: str) -> RunSums | None:
+        """A run and its records at one moment; None when there is no run."""
+
+
 class Finding(StrEnum):
     """What a payment that was found at Stripe proves."""
 

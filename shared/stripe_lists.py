@@ -112,5 +112,6 @@ class StripeLists:
             return answer
         raise StripeUnavailable(
             f"Stripe did not answer {request.method.upper()} {request.path}: "
-            f"{answer.code} {answer.message}".rstrip()
+            f"{answer.code} {answer.message}".rstrip(),
+            status=answer.status,
         )

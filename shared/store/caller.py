@@ -30,14 +30,21 @@ class Caller:
         pool_size: the most connections to hold; one for each worker thread is right. They are
             opened when first needed.
         pool_wait_seconds: how long a thread waits for a free connection.
+        read_only: let the server refuse whatever would write.
 
     Raises:
         SettingsError: the connection string cannot be read.
     """
 
     def __init__(
-        self, database_url: str, pool_size: int, pool_wait_seconds: float = POOL_WAIT_SECONDS
+        self,
+        database_url: str,
+        pool_size: int,
+        pool_wait_seconds: float = POOL_WAIT_SECONDS,
+        *,
+        read_only: bool = False,
     ) -> None:
+        self._read_only = read_only
         self.pool = Pool(database_url, pool_size, pool_wait_seconds)
 
     def close(self) -> None:
@@ -71,4 +78,9 @@ class Caller:
 
     def _run_once(self, query: str, parameters: Parameters, deadline: float) -> Rows:
         with self.pool.connection(deadline) as connection:
-            return connection.execute(query, parameters).fetchall()
+            if not self._read_only:
+                return connection.execute(query, parameters).fetchall()
+            # With the transaction and not with the session, which a pooler would share out.
+            connection.read_only = True
+            with connection.transaction():
+                return connection.execute(query, parameters).fetchall()

@@ -182,3 +182,82 @@ PERIODS_OF = "SELECT * FROM chargeonce.periods_of(%s)"
 ERASE = "SELECT chargeonce.erase(%s, %s, %s, %s)"
 
 ERASE_INVALID = "SELECT chargeonce.erase_invalid(%s, %s)"
+
+KNOWN_IDENTITY = "SELECT account_id, livemode FROM chargeonce.cluster"
+
+DATABASE_TIME = "SELECT clock_timestamp()"
+
+PERIOD_BEGINNING = """
+SELECT least(
+    (SELECT min(run.opened_at) FROM chargeonce.runs AS run WHERE run.billing_period = %(period)s),
+    (
+        SELECT min(least(record.created_at, record.attempt_started_at))
+        FROM chargeonce.records AS record
+        WHERE record.billing_period = %(period)s
+    )
+)
+"""
+
+_RECORD_LINE = """
+    record.customer_id, record.billing_period, record.stripe_customer_id, record.amount_cents,
+    record.currency, record.state, record.payment_id, record.held_cents,
+    record.lease_until > clock_timestamp() AS is_leased, record.attempt_started_at
+"""
+
+RECORD_LINE = f"""
+SELECT {_RECORD_LINE}
+FROM chargeonce.records AS record
+WHERE record.customer_id = %s AND record.billing_period = %s
+"""
+
+# The last line that was looked at comes in any case: the next batch begins after it.
+_BATCH = """
+SELECT *, attempt_started_at >= %(since)s AS is_asked_for
+FROM (
+    SELECT
+        *,
+        row_number() OVER (ORDER BY billing_period, customer_id) = count(*) OVER () AS is_last,
+        count(*) OVER () AS seen
+    FROM (
+        SELECT {line}
+        FROM chargeonce.records AS record
+        WHERE {condition}
+        ORDER BY record.billing_period, record.customer_id
+        LIMIT %(limit)s
+    ) AS batch
+) AS numbered
+WHERE attempt_started_at >= %(since)s OR is_last
+ORDER BY billing_period, customer_id
+"""
+
+BATCH_OF_PERIOD = _BATCH.format(
+    line=_RECORD_LINE,
+    condition="record.billing_period = %(period)s AND record.customer_id > %(after_customer)s",
+)
+
+BATCH_OF_ALL = _BATCH.format(
+    line=_RECORD_LINE,
+    condition="""
+        (record.billing_period, record.customer_id) > (%(after_period)s, %(after_customer)s)
+    """,
+)
+
+NAMED_PAYMENTS = """
+SELECT DISTINCT record.payment_id FROM chargeonce.records AS record
+WHERE record.payment_id = ANY(%s)
+"""
+
+# One statement, so that the run and its records are of one moment.
+RUN_SUMS = """
+SELECT run.billing_period, run.currency, run.held_cents, run.charged_cents, sums.held, sums.charged
+FROM chargeonce.runs AS run
+CROSS JOIN LATERAL (
+    SELECT
+        coalesce(sum(record.held_cents), 0)::bigint AS held,
+        coalesce(sum(record.amount_cents) FILTER (WHERE record.state = 'charged'), 0)::bigint
+            AS charged
+    FROM chargeonce.records AS record
+    WHERE record.billing_period = run.billing_period AND record.currency = run.currency
+) AS sums
+WHERE run.billing_period = %s
+"""

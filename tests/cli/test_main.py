@@ -66,6 +66,7 @@ def test_every_command_is_there() -> None:
         "status",
         "show",
         "reconcile",
+        "audit",
         "rebuild",
         "retry",
         "cancel",

@@ -1,0 +1,1 @@
+"""The audit: Stripe's own lists against our records."""
