@@ -35,7 +35,7 @@ _MEANINGS = {
     ExitCode.SCHEMA: "the database's schema is not the one this version needs",
     ExitCode.PACKAGE: "a package that this command needs is not installed",
     ExitCode.FINDINGS: "the audit is complete and found something",
-    ExitCode.STRIPE: "Stripe could not be read; nothing was concluded",
+    ExitCode.STRIPE: "Stripe could not be read; run it again",
     ExitCode.DEFECT: "an error of our own; please report it",
     ExitCode.INTERRUPTED: "interrupted",
 }

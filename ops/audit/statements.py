@@ -56,7 +56,7 @@ _PAYMENT = """
     p.description, p.created, p.marked_customer_id, p.marked_period
 """
 _RECORD = """
-    r.customer_id, r.billing_period, r.amount_cents, r.currency, r.stripe_customer_id, r.state,
+    r.customer_id, r.billing_period, r.stripe_customer_id, r.amount_cents, r.currency, r.state,
     r.payment_id, r.held_cents, r.is_leased, r.started_at
 """
 

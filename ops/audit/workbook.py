@@ -21,7 +21,8 @@ from ops.audit.payments import Dispute, Payment
 from ops.audit.workbook_file import open_workbook
 from shared.event import Fingerprint
 from shared.ports import RecordLine
-from shared.record import RecordId, State
+from shared.record import RecordId
+from shared.store.rows import read_record_line
 
 
 class Workbook:
@@ -224,17 +225,9 @@ def _mark_of(payment: Payment) -> tuple[str | None, str | None]:
 
 
 def _read_line(row: Sequence[Any]) -> RecordLine:
-    customer_id, billing_period, amount_cents, currency, stripe_customer_id, state = row[:6]
-    payment_id, held_cents, is_leased, started_at = row[6:10]
-    return RecordLine(
-        record_id=RecordId(customer_id, billing_period),
-        fingerprint=Fingerprint(amount_cents, currency, stripe_customer_id),
-        state=State(state),
-        payment_id=payment_id,
-        held_cents=held_cents,
-        is_leased=bool(is_leased),
-        started_at=datetime.fromtimestamp(started_at, UTC),
-    )
+    """A record that was added, without the types that SQLite lacks."""
+    *same, is_leased, started_at = row[:10]
+    return read_record_line([*same, bool(is_leased), datetime.fromtimestamp(started_at, UTC)])
 
 
 def _read_finding(document: dict[str, Any]) -> Finding:

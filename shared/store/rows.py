@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from shared.ports import (
     KeptMessage,
     Note,
     ParkedEvent,
+    RecordLine,
     Run,
 )
 from shared.record import Flow, Record, RecordId, State, Verdict
@@ -152,6 +153,21 @@ def read_record(row: Row | None) -> Record | None:
         lease_until=datetime.fromisoformat(row["lease_until"]),
         previous_claim_at=_read_time(row["previous_claim_at"]),
         updated_at=datetime.fromisoformat(row["updated_at"]),
+    )
+
+
+def read_record_line(columns: Sequence[Any]) -> RecordLine:
+    """A record as an audit sees it, from the columns that `queries.RECORD_LINE` selects."""
+    customer_id, billing_period, stripe_customer_id, amount_cents, currency, state = columns[:6]
+    payment_id, held_cents, is_leased, started_at = columns[6:10]
+    return RecordLine(
+        record_id=RecordId(customer_id, billing_period),
+        fingerprint=Fingerprint(amount_cents, currency, stripe_customer_id),
+        state=State(state),
+        payment_id=payment_id,
+        held_cents=held_cents,
+        is_leased=is_leased,
+        started_at=started_at,
     )
 
 

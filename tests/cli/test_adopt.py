@@ -206,7 +206,7 @@ def test_another_mode(
     intent, _ = pay(simulator)
     store.identify(None, True)
     ran = adopt(deployed, intent)
-    assert ran.code == ExitCode.FAILED
+    assert ran.code == ExitCode.STRIPE
     assert "wrong_livemode" in ran.document["error"]["message"]
 
 

@@ -154,7 +154,7 @@ def test_stripe_away_leaves_it_suspended(
     database.lose_commits()
     monkeypatch.setenv("STRIPE_API_BASE", "http://127.0.0.1:1")
     ran = lost("rebuild", "--json")
-    assert ran.code == ExitCode.FAILED
+    assert ran.code == ExitCode.STRIPE
     assert "Stripe" in ran.document["error"]["message"]
 
 
