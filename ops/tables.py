@@ -395,3 +395,8 @@ def _duration(span: timedelta) -> str:
             count = seconds // length
             return f"{count} {name}{'s' if count > 1 else ''}"
     return f"{seconds} second{'' if seconds == 1 else 's'}"
+
+
+def print_facts(console: Console, facts: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one to a line."""
+    console.print(_facts(*((name, _safe(value)) for name, value in facts)))

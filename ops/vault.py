@@ -3,24 +3,105 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from ops.arguments import add_command, add_family, whole_number
-from ops.errors import PackageMissing
+from ops.arguments import add_command, add_dry_run, add_family, add_period, cents, whole_number
+from ops.errors import NotFound, PackageMissing, Refused
 from ops.report import Report
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ops.arguments import Commands
+    from shared.settings import VaultServiceSettings
+    from shared.vault.client import VaultClient
+    from shared.vault.keys import KeyRequest
+    from shared.vault.service import ListedKey
 
 MAX_PORT = 65_535
 MAX_THREADS = 500
 DEFAULT_THREADS = 32
+MAX_HOURS = 24 * 366
+DEFAULT_HOURS = 6
+MAX_CALLS = 1000
+DEFAULT_CALLS = 50
 
 
 def add_commands(commands: Commands) -> None:
     """Add `vault` and what belongs to it."""
     _, actions = add_family(commands, "vault", "serve the spend-cap proxy, and handle its keys")
+    _add_mint(actions)
+    listing = add_command(
+        actions,
+        "list",
+        "list vault keys with what they held and spent",
+        list_keys,
+        "chargeonce vault list\nchargeonce vault list --label usage-billing-2026-11",
+    )
+    listing.add_argument("--label", metavar="TEXT", help="only keys with this label")
+    _add_revoke(actions)
+    calls = add_command(
+        actions,
+        "calls",
+        "show the latest calls of a vault key",
+        show_calls,
+        "chargeonce vault calls 0123456789abcdef --limit 20",
+    )
+    calls.add_argument("key", metavar="ID", help="the key's id, as `vault list` shows it")
+    calls.add_argument(
+        "--limit", type=whole_number(MAX_CALLS), default=DEFAULT_CALLS, metavar="N", help="how many"
+    )
     _add_serve(actions)
+
+
+def _add_mint(actions: Commands) -> None:
+    command = add_command(
+        actions,
+        "mint",
+        "mint a vault key by hand",
+        mint,
+        "chargeonce vault mint --period 2026-11 --cap-cents 550000\n"
+        "chargeonce vault mint --period 2026-11 --cap-cents 90000 --endpoint /v1/charges --hours 2",
+        details="The key is printed once and stored nowhere here. A key stops at its cap, at its "
+        "end, or when it is revoked. The caps count US cents.",
+    )
+    add_period(command)
+    command.add_argument(
+        "--cap-cents",
+        type=cents,
+        required=True,
+        metavar="CENTS",
+        help="the most that it may spend, in a day and over its life",
+    )
+    command.add_argument(
+        "--hours",
+        type=whole_number(MAX_HOURS),
+        default=DEFAULT_HOURS,
+        metavar="N",
+        help="how long it works (%(default)s)",
+    )
+    command.add_argument(
+        "--endpoint",
+        action="append",
+        metavar="PATH",
+        help="what it may call, * for one segment; may be repeated (default: what the two-step "
+        "flow calls)",
+    )
+    add_dry_run(command)
+
+
+def _add_revoke(actions: Commands) -> None:
+    command = add_command(
+        actions,
+        "revoke",
+        "revoke a vault key: its next call is refused",
+        revoke,
+        "chargeonce vault revoke 0123456789abcdef",
+    )
+    command.add_argument("key", metavar="ID", help="the key's id, as `vault list` shows it")
+    add_dry_run(command)
 
 
 def _add_serve(actions: Commands) -> None:
@@ -49,6 +130,67 @@ def _add_serve(actions: Commands) -> None:
     )
 
 
+def mint(arguments: argparse.Namespace) -> Report:
+    """Mint a key, and print it once."""
+    from shared.vault.catalogue import is_pattern
+
+    for path in arguments.endpoint or ():
+        if not is_pattern(path):
+            raise Refused(f"{path} is no endpoint: give a path such as /v1/payment_intents/*")
+    with _open_service() as (service, settings):
+        request = _key_request(arguments, settings.key_namespace)
+        made = None if arguments.dry_run else service.mint(request)
+    document: dict[str, object] = {
+        "label": request.label,
+        "cap_cents": arguments.cap_cents,
+        "expires_at": request.expires_at.isoformat(),
+        "allowed_endpoints": list(request.allowed_endpoints),
+        "dry_run": arguments.dry_run,
+    }
+    if made is not None:
+        document |= {"id": made.key_id, "vault_key": made.text}
+
+    def show(console: Console) -> None:
+        from ops.tables import print_facts
+
+        facts = [(name.replace("_", " "), str(value)) for name, value in document.items()]
+        print_facts(console, facts)
+
+    return Report(document, show)
+
+
+def list_keys(arguments: argparse.Namespace) -> Report:
+    """List keys, newest first."""
+    with _open_service() as (service, _):
+        keys = service.list_keys(arguments.label)
+    if keys is None:
+        raise Refused("this service does not list its keys; its dashboard may")
+    documents = [_key_document(key) for key in keys]
+    columns = ("id", "label", "daily_cap_cents", "held_cents", "spent_cents", "state")
+    return Report({"keys": documents}, lambda console: _print_rows(console, columns, documents))
+
+
+def revoke(arguments: argparse.Namespace) -> Report:
+    """Revoke a key; one that is revoked already stays so."""
+    with _open_service() as (service, _):
+        if not arguments.dry_run and not service.revoke(arguments.key):
+            raise NotFound(f"there is no vault key {arguments.key}")
+    done = "would revoke" if arguments.dry_run else "revoked"
+    headline = f"{done} vault key {arguments.key}"
+    document = {"id": arguments.key, "revoked": not arguments.dry_run, "dry_run": arguments.dry_run}
+    return Report(document, lambda console: console.print(headline))
+
+
+def show_calls(arguments: argparse.Namespace) -> Report:
+    """Show a key's latest calls, newest first."""
+    with _open_service() as (service, _):
+        calls = service.list_calls(arguments.key, arguments.limit)
+    if calls is None:
+        raise NotFound(f"there is no vault key {arguments.key}, or this service lists no calls")
+    columns = ("time", "endpoint", "amount_cents", "verdict", "status", "latency_milliseconds")
+    return Report({"calls": list(calls)}, lambda console: _print_rows(console, columns, calls))
+
+
 def serve(arguments: argparse.Namespace) -> Report:
     """Serve until a signal ends it; then the process ends."""
     from shared.decision_log import log_to_stdout
@@ -67,3 +209,64 @@ def serve(arguments: argparse.Namespace) -> Report:
     address = f"{arguments.host}:{arguments.port}"
     run_web_server(application, address, arguments.threads)
     return Report({"served": address}, lambda _: None)
+
+
+@contextmanager
+def _open_service() -> Iterator[tuple[VaultClient, VaultServiceSettings]]:
+    from shared.settings import read_vault_service_settings
+    from shared.vault.client import VaultClient
+
+    settings = read_vault_service_settings()
+    service = VaultClient(settings.url, settings.api_key)
+    try:
+        yield service, settings
+    finally:
+        service.close()
+
+
+def _key_request(arguments: argparse.Namespace, key_namespace: str) -> KeyRequest:
+    from datetime import UTC, datetime, timedelta
+
+    from shared.vault.catalogue import TWO_STEP_ENDPOINTS
+    from shared.vault.keys import KeyRequest
+
+    return KeyRequest(
+        label=f"{key_namespace}-{arguments.period}",
+        allowed_endpoints=tuple(arguments.endpoint or TWO_STEP_ENDPOINTS),
+        daily_cap_cents=arguments.cap_cents,
+        total_cap_cents=arguments.cap_cents,
+        expires_at=datetime.now(UTC) + timedelta(hours=arguments.hours),
+    )
+
+
+def _key_document(key: ListedKey) -> dict[str, object]:
+    from datetime import UTC, datetime
+
+    state = "revoked" if key.revoked_at else "live"
+    if state == "live" and not key.is_live(datetime.now(UTC)):
+        state = "expired"
+    return {
+        "id": key.key_id,
+        "label": key.label,
+        "daily_cap_cents": key.daily_cap_cents,
+        "total_cap_cents": key.total_cap_cents,
+        "held_cents": key.held_cents,
+        "spent_cents": key.spent_cents,
+        "spent_today_cents": key.spent_today_cents,
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+        "state": state,
+    }
+
+
+def _print_rows(
+    console: Console, columns: Sequence[str], documents: Sequence[Mapping[str, Any]]
+) -> None:
+    from ops.tables import print_rows
+
+    headings = [column.replace("_", " ") for column in columns]
+    lines = [[_told(document.get(column)) for column in columns] for document in documents]
+    print_rows(console, headings, lines)
+
+
+def _told(value: object) -> str:
+    return "" if value is None else str(value)

@@ -180,6 +180,21 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class VaultServiceSettings:
+    """Who mints vault keys.
+
+    Args:
+        url: of the service; `/vault/keys` is below it.
+        api_key: opens it.
+        key_namespace: begins the label of each run's key.
+    """
+
+    url: str
+    api_key: str = field(repr=False)
+    key_namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class VaultProxySettings:
     """What the spend-cap proxy goes by.
 
@@ -374,6 +389,32 @@ def read_publish_settings(
     return PublishSettings(servicebus if cloud == AZURE else pubsub, currency)
 
 
+def read_vault_service_settings(
+    environment: Mapping[str, str] | None = None,
+) -> VaultServiceSettings:
+    """What commands about vault keys need: the service that mints them.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    url = reader.text("VAULT_PROXY_URL") or reader.text("KEYBRAKE_URL") or ""
+    api_key = reader.text("VAULT_PROXY_API_KEY") or reader.text("KEYBRAKE_API_KEY") or ""
+    if not url.startswith(("https://", "http://")):
+        reader.problems.append(
+            "VAULT_PROXY_URL (or KEYBRAKE_URL) must say where vault keys are minted: https://..."
+        )
+    if not api_key:
+        reader.problems.append(
+            "VAULT_PROXY_API_KEY (or KEYBRAKE_API_KEY) is missing: the admin token of our proxy, "
+            "or the hosted service's API key"
+        )
+    namespace = _read_namespace(reader)
+    if reader.problems:
+        raise SettingsError(reader.problems)
+    return VaultServiceSettings(url.rstrip("/"), api_key, namespace)
+
+
 def is_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
     """Whether this deployment is the spend-cap proxy. Then it bills nothing: who can bill should
     not hold the key that the proxy keeps from it.
@@ -530,6 +571,11 @@ def _read_currency(reader: _Reader) -> str:
     return reader.matching("BILLING_CURRENCY", "usd", _CURRENCY, "a three-letter code").lower()
 
 
+def _read_namespace(reader: _Reader) -> str:
+    expected = "letters, digits, dots, dashes or underscores (no colon), at most 64"
+    return reader.matching("BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, expected)
+
+
 def _read_rules(reader: _Reader) -> BillingRules:
     connect = reader.number("STRIPE_CONNECT_TIMEOUT_SECONDS", 5, least=0.1, most=60)
     read = reader.number("STRIPE_READ_TIMEOUT_SECONDS", 30, least=0.1, most=300)
@@ -546,12 +592,9 @@ def _read_rules(reader: _Reader) -> BillingRules:
             f"CLAIM_LEASE_SECONDS ({lease:g}) must be longer than CHARGE_BUDGET_SECONDS plus one "
             f"attempt ({budget:g} + {attempt:g}): else a lease lapses while Stripe is answering"
         )
-    namespace = "letters, digits, dots, dashes or underscores (no colon), at most 64"
     return BillingRules(
         flow=Flow(reader.choice("STRIPE_FLOW", "payment_intent", tuple(Flow))),
-        key_namespace=reader.matching(
-            "BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, namespace
-        ),
+        key_namespace=_read_namespace(reader),
         currency=_read_currency(reader),
         require_run=reader.flag("BILLING_REQUIRE_RUN", default=True),
         budget_seconds=budget,

@@ -117,6 +117,16 @@ CATALOGUE: Sequence[Endpoint] = (
     ),
 )
 
+TWO_STEP_ENDPOINTS = (
+    "/v1/account",
+    "/v1/customers/*",
+    "/v1/payment_intents",
+    "/v1/payment_intents/*",
+    "/v1/payment_intents/*/confirm",
+    "/v1/payment_intents/*/cancel",
+)
+"""What the two-step flow calls; see `shared.stripe_requests`."""
+
 
 def find_endpoint(method: str, segments: Sequence[str]) -> Endpoint | None:
     """The endpoint of a path, or None."""

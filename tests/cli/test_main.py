@@ -73,6 +73,10 @@ def test_every_command_is_there() -> None:
         "adopt",
         "import",
         "erase",
+        "vault mint",
+        "vault list",
+        "vault revoke",
+        "vault calls",
         "vault serve",
         "demo",
     }

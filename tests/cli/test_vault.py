@@ -77,3 +77,11 @@ def get(port: int, path: str, served: subprocess.Popen[bytes]) -> int:
             time.sleep(0.05)
         finally:
             connection.close()
+
+
+@pytest.mark.parametrize("action", [["list"], ["revoke", "x"], ["calls", "x"]])
+def test_without_a_service(without_database: CommandLine, action: list[str]) -> None:
+    ran = without_database("vault", *action, "--json")
+    assert ran.code == ExitCode.SETTINGS
+    for name in ("VAULT_PROXY_URL", "VAULT_PROXY_API_KEY"):
+        assert name in ran.document["error"]["message"]
