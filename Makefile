@@ -7,7 +7,7 @@ SHELL := /bin/sh
 
 ARGS ?=
 SEEDS ?= 1000
-WORKERS ?= 2
+WORKERS ?= 3
 export PYTHON
 
 python := .venv/bin/python

@@ -5,13 +5,11 @@ import os
 import shutil
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import psutil
@@ -33,7 +31,7 @@ from local.demo.plan import (
 from local.demo.screen import Screen
 from local.demo.service_bus import CONSUMERS
 from local.demo.stage import PROCESSES, WORKERS, Stage, set_up
-from local.demo.waiting import wait_until
+from local.demo.waiting import ending_when_interrupted, wait_until
 from local.functions_host import MISSING
 from local.google_function import GoogleFunction
 from shared.decision_log import LOGGER_NAME
@@ -65,7 +63,7 @@ def play(plan: DemoPlan, screen: Screen) -> Books:
         DemoFailed: It could not be played to its end.
     """
     started = time.monotonic()
-    with _log_directory() as log_directory, _ending_on_termination(), ExitStack() as stack:
+    with _log_directory() as log_directory, ending_when_interrupted(), ExitStack() as stack:
         stage = set_up(stack, plan, write_script(plan), screen, log_directory)
         _introduce(stage, time.monotonic() - started)
         _perform(stage)
@@ -202,20 +200,3 @@ def _log_directory() -> Iterator[Path]:
     finally:
         root.removeHandler(handler)
         handler.close()
-
-
-@contextmanager
-def _ending_on_termination() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that the child processes are ended on the way out."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
