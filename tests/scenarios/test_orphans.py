@@ -248,6 +248,19 @@ def test_another_records_are_left(charged: Bench, changes: dict[str, str]) -> No
     assert status(charged, other) == "requires_payment_method"
 
 
+def test_a_neighbour_without_doubt_is_left(charged: Bench) -> None:
+    """Goal: two customers may be one at Stripe; only the one whose create was in doubt is swept."""
+    charged.deliver(customer_id="customer-2")
+    make_old(charged)
+    charged.execute(
+        "UPDATE chargeonce.records SET create_in_doubt = false WHERE customer_id = 'customer-2'"
+    )
+    parameters = charged.record("customer-2").create_parameters
+    neighbour = make_intent(charged, **parameters)
+    assert sweep(charged) == SweepReport(looked_at=1, canceled=1, cleared=1)
+    assert status(charged, neighbour) == "requires_payment_method"
+
+
 def test_money_beside_the_record_is_loud(charged: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """Goal: an orphan that somebody confirmed after all is a second payment."""
     orphan = orphan_of(charged)
@@ -272,6 +285,44 @@ def test_a_cancel_that_finds_it_paid_is_proof(
     assert "double_charge_detected" in caplog.text
 
 
+def test_an_answer_about_another_is_no_proof(charged: Bench) -> None:
+    """Goal: only Stripe's word about this very PaymentIntent ends the doubt."""
+    other = make_intent(charged, **{"metadata[customer_id]": "customer-2"})
+    cancel = StripeRequest("post", f"/v1/payment_intents/{other}/cancel", {}, "another")
+
+    def answer_for_another(request: StripeRequest) -> StripeResponse | NoResponse | None:
+        is_cancel = request.path.endswith("/cancel")
+        return charged.payments.send(cancel, 20) if is_cancel else None
+
+    assert sweep(charged, answer_for_another) == SweepReport(looked_at=1)
+    assert is_marked(charged)
+
+
+def test_money_that_is_on_its_way_beside_is_loud_and_left_alone(
+    charged: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a bank debit is followed until it ends; Stripe may even be able to cancel it."""
+    confirm(charged, orphan_of(charged), "pm_usBankAccount_success")
+    canceled: list[str] = []
+
+    def watch(request: StripeRequest) -> None:
+        if request.path.endswith("/cancel"):
+            canceled.append(request.path)
+
+    assert sweep(charged, watch) == SweepReport(looked_at=1)
+    assert canceled == []
+    assert "may yet succeed" in caplog.text
+    assert is_marked(charged)
+
+
+def test_money_of_a_later_attempt_is_recorded_too(
+    charged: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    confirm(charged, make_intent(charged, **{"metadata[attempt]": "2"}))
+    sweep(charged)
+    assert "double_charge_detected" in caplog.text
+
+
 def test_a_first_payment_that_turns_up_so_is_recorded(charged: Bench) -> None:
     """Goal: proof is proof: a declined record whose orphan was paid is charged."""
     orphan = orphan_of(charged)
@@ -281,9 +332,9 @@ def test_a_first_payment_that_turns_up_so_is_recorded(charged: Bench) -> None:
     assert charged.record().state is State.CHARGED
 
 
-def confirm(bench: Bench, payment_id: str) -> None:
+def confirm(bench: Bench, payment_id: str, method_id: str = "pm_card_visa") -> None:
     """Confirm a PaymentIntent, as nobody ever should."""
-    parameters = {"off_session": "true", "payment_method": "pm_card_visa"}
+    parameters = {"off_session": "true", "payment_method": method_id}
     path = f"/v1/payment_intents/{payment_id}/confirm"
     response = bench.payments.send(StripeRequest("post", path, parameters, payment_id), 20)
     assert isinstance(response, StripeResponse)
@@ -337,3 +388,15 @@ def test_a_sweep_that_dies_is_done_again(charged: Bench) -> None:
     assert is_marked(charged)
     assert sweep(charged) == SweepReport(looked_at=1, canceled=1, cleared=1)
     assert status(charged, orphan) == "canceled"
+
+
+def test_another_accounts_empty_list_proves_nothing(charged: Bench) -> None:
+    """Goal: a key of another account sees no orphan, and clears no doubt."""
+    orphan = orphan_of(charged)
+    charged.stripe.register_key("rk_test_other", account="acct_other")
+    foreign = charged.new_payments("rk_test_other")
+    upkeep = build_upkeep(charged.store, foreign, ImpatientClock(), RULES)
+    assert sweep_orphans(upkeep) == SweepReport()
+    foreign.close()
+    assert is_marked(charged)
+    assert status(charged, orphan) == "requires_payment_method"
