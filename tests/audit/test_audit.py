@@ -298,17 +298,24 @@ def test_a_payment_older_than_what_was_read_is_found_by_its_id(
 ) -> None:
     """As a record is that was imported today; what is wrong with such a payment is still told."""
     world.control.set_clock(datetime.now(UTC).timestamp() - 30 * DAY_SECONDS)
-    for name in ("old", "old_and_given_back", "old_and_other"):
+    for name in ("old", "old_and_given_back", "old_and_other", "old_and_disputed"):
         world.customers(name)
     world.record("old", world.pay("old"))
     world.refund(payment_id := world.pay("old_and_given_back"))
     world.record("old_and_given_back", payment_id)
     world.record("old_and_other", world.pay("old_and_other", amount=1234))
+    world.record("old_and_disputed", disputed_id := world.pay("old_and_disputed"))
+    world.control.set_clock(datetime.now(UTC).timestamp())
+    world.dispute(disputed_id)
 
     ran = deployed("audit", "--since", "2d", "--json")
 
     assert found(ran.document) == Counter(
-        {("refunded", "old_and_given_back"): 1, ("amount_differs", "old_and_other"): 1}
+        {
+            ("refunded", "old_and_given_back"): 1,
+            ("amount_differs", "old_and_other"): 1,
+            ("disputed", "old_and_disputed"): 1,
+        }
     )
 
 
