@@ -427,7 +427,8 @@ class Queue:
         entry.dead_letter_reason = reason
         entry.dead_letter_description = description
         self._remove(entry)
-        (self.dead_letters or self).admit(entry)
+        # Anew, because what is stale in this queue's schedule must not find it in the other's.
+        (self.dead_letters or self).admit(replace(entry))
 
     def _appoint(self, entry: Entry, due_at: float) -> None:
         number = next(self._appointment_numbers)

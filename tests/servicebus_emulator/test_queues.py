@@ -122,6 +122,18 @@ def test_dead_letters_may_fail_any_number_of_times(desk: DeskQueue) -> None:
     assert desk.dead.counts() == QueueCounts(1, 0, 0)
 
 
+def test_a_dead_letter_has_nothing_left_in_the_schedule_of_its_queue(desk: DeskQueue) -> None:
+    """A lock in the dead-letter queue takes no notice of one that the message had before."""
+    desk.publish("a")
+    desk.queue.dead_letter(desk.lock()[1], "why", None)
+    dead = desk.dead.lock_next()
+    assert dead is not None
+    desk.pass_time(LOCK_SECONDS)
+
+    assert desk.queue.counts() == QueueCounts(0, 0, 0)
+    assert desk.dead.counts() == QueueCounts(1, 0, 0)
+
+
 def test_a_lock_lasts_exactly_its_time(desk: DeskQueue) -> None:
     desk.publish("a")
     entry, token = desk.lock()
