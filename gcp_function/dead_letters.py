@@ -16,17 +16,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from shared.dead_letter_attributes import (
+    DELIVERY_COUNT,
+    DESCRIPTION,
+    MESSAGE_ID,
+    REASON,
+    RESERVED_PREFIX,
+)
 from shared.errors import SettlementFailed
 from shared.once import Once
 from shared.ports import Delivery
 
 if TYPE_CHECKING:
     from google.pubsub_v1 import PublisherClient
-
-REASON = "chargeonce_reason"
-DESCRIPTION = "chargeonce_description"
-MESSAGE_ID = "chargeonce_message_id"
-DELIVERY_COUNT = "chargeonce_delivery_count"
 
 MAX_ATTRIBUTES = 100
 MAX_KEY_BYTES = 256
@@ -35,8 +37,6 @@ MAX_REQUEST_BYTES = 10_000_000
 # What the request needs besides: the topic's name of at most 302 bytes, tags and lengths.
 REQUEST_OVERHEAD_BYTES = 350
 ATTRIBUTE_OVERHEAD_BYTES = 16
-# Pub/Sub keeps these names for itself, hands them out (with a schema, for one), and refuses them.
-RESERVED_PREFIX = "goog"
 
 ATTEMPT_SECONDS = 5.0
 RETRY_SECONDS = 8.0

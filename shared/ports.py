@@ -646,6 +646,70 @@ class Orphanage(Adoptions, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Prospect:
+    """What the database holds for one customer and period: all that a claim would look at.
+
+    Args:
+        record: the row; None when there is none.
+        run: the period's; None when there is none.
+        awaits_operator: the row is unfinished, and reconcile does not look at it either.
+        is_suspended: the database may have lost commits, so that nothing is charged.
+        database_time: its clock.
+    """
+
+    record: Record | None
+    run: Run | None
+    awaits_operator: bool
+    is_suspended: bool
+    database_time: datetime
+
+
+class Prospects(Protocol):
+    """What a delivery would find, without delivering anything."""
+
+    def prospects(self, record_ids: Sequence[RecordId]) -> Mapping[RecordId, Prospect]:
+        """One for each id, all of them of one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMessage:
+    """A dead-lettered message as our own table keeps it.
+
+    Args:
+        number: its place in the table.
+        parked: why it was dead-lettered, and its body.
+        envelope: how it came.
+        parked_at: when.
+        resubmitted_at: when it was last delivered again from the table; None for never.
+    """
+
+    number: int
+    parked: ParkedEvent
+    envelope: Envelope
+    parked_at: datetime
+    resubmitted_at: datetime | None
+
+
+class ParkedMessages(Protocol):
+    """The table of dead-lettered messages, as the operator's commands need it."""
+
+    def parked_messages(self, after_number: int, limit: int) -> Sequence[ParkedMessage]:
+        """The next ones behind a number, oldest first."""
+
+    def resubmit_parked(self, number: int, event: UsageEvent) -> bool:
+        """Have reconcile deliver it as if it had just come, and note the moment.
+
+        Both or neither is done, and doing it twice has it delivered once.
+
+        Returns:
+            False when it is not there any more.
+        """
+
+    def drop_parked(self, number: int) -> bool:
+        """Remove it; False when it is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class StripeRequest:
     """One request to Stripe's API.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -21,8 +21,6 @@ Value = TypeVar("Value")
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
-_TOPIC = re.compile(r"(projects/[^/]+/topics/)?[^/]+")
-_SUBSCRIPTION = re.compile(r"(projects/[^/]+/subscriptions/)?[^/]+")
 _API_KEY_MODES = {"rk_live_": True, "sk_live_": True, "rk_test_": False, "sk_test_": False}
 # The key and whatever else is in it are nobody's business but the SDK's.
 _ENDPOINT = re.compile(r"(?:^|;)\s*Endpoint\s*=\s*sb://([^/;]+)", re.IGNORECASE)
@@ -40,6 +38,7 @@ GOOGLE = "google"
 CLOUDS = (AZURE, GOOGLE)
 VAULT_PROXY_PARTS = ("none", "calls", "admin", "both")
 LEAST_ADMIN_TOKEN_CHARACTERS = 24
+DEAD_LETTER_PLACES = ("servicebus", "pubsub", "parked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class PubsubSettings:
     topic: str | None
     subscription: str | None
     dead_letter_topic: str | None
+    dead_letter_subscription: str | None
     push: CallerSettings
     leave_seconds: int
 
@@ -84,6 +84,11 @@ class PubsubSettings:
     def dead_letter_path(self) -> str:
         """The dead-letter topic's full name."""
         return self._path("topics", self.dead_letter_topic or "")
+
+    @property
+    def dead_letter_subscription_path(self) -> str:
+        """The full name of the dead-letter topic's subscription."""
+        return self._path("subscriptions", self.dead_letter_subscription or "")
 
     @property
     def topic_path(self) -> str:
@@ -217,6 +222,27 @@ class VaultProxySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterSettings:
+    """What the commands about dead letters need.
+
+    Args:
+        places: where to look, of `DEAD_LETTER_PLACES`.
+        database_url: where the records are.
+        currency: of events that name none.
+        require_run: whether a period without a run has to wait.
+        servicebus: Azure's side.
+        pubsub: Google Cloud's side.
+    """
+
+    places: tuple[str, ...]
+    database_url: str = field(repr=False)
+    currency: str
+    require_run: bool
+    servicebus: ServiceBusSettings
+    pubsub: PubsubSettings
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that the environment says."""
 
@@ -302,15 +328,11 @@ def read_pull_settings(environment: Mapping[str, str] | None = None) -> Settings
     reader = _Reader(os.environ if environment is None else environment)
     settings = _read_all(reader)
     problems = [*reader.problems, *_dead_letter_problems(settings.pubsub)]
-    if settings.pubsub.subscription is None:
+    subscription = settings.pubsub.subscription
+    if subscription is None:
         problems.append("PUBSUB_SUBSCRIPTION is missing: events are pulled from it")
-    elif not _SUBSCRIPTION.fullmatch(settings.pubsub.subscription):
-        problems.append(
-            "PUBSUB_SUBSCRIPTION must be a subscription's name or "
-            "projects/PROJECT/subscriptions/NAME"
-        )
-    elif settings.pubsub.project is None and "/" not in settings.pubsub.subscription:
-        problems.append("GOOGLE_CLOUD_PROJECT is missing: PUBSUB_SUBSCRIPTION needs it")
+    else:
+        problems += _name_problems("PUBSUB_SUBSCRIPTION", subscription, settings.pubsub.project)
     if problems:
         raise SettingsError(problems)
     return settings
@@ -469,6 +491,49 @@ def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[Run
     if reader.problems:
         raise SettingsError(reader.problems)
     return run, currency
+
+
+def read_dead_letter_settings(
+    places: Sequence[str] = (),
+    *,
+    sends: bool = False,
+    environment: Mapping[str, str] | None = None,
+) -> DeadLetterSettings:
+    """What the commands about dead letters need.
+
+    Args:
+        places: where to look; none for every broker that is configured, and for our own table,
+            which holds copies of the same messages, when none is.
+        sends: whether messages are sent back to where they are billed from.
+        environment: in place of the process's own.
+
+    Raises:
+        SettingsError: lists all problems at once.
+    """
+    reader = _Reader(os.environ if environment is None else environment)
+    servicebus, pubsub = _read_servicebus(reader), _read_pubsub(reader)
+    if not places:
+        has_servicebus = (servicebus.queue or servicebus.topic) is not None
+        has_pubsub = pubsub.dead_letter_subscription is not None
+        brokers = ["servicebus"] * has_servicebus + ["pubsub"] * has_pubsub
+        places = brokers or ["parked"]
+    settings = DeadLetterSettings(
+        places=tuple(dict.fromkeys(places)),
+        database_url=reader.required("DATABASE_URL"),
+        currency=_read_currency(reader),
+        require_run=reader.flag("BILLING_REQUIRE_RUN", default=True),
+        servicebus=servicebus,
+        pubsub=pubsub,
+    )
+    problems = list(reader.problems)
+    if "servicebus" in places:
+        problems += _servicebus_problems(servicebus)
+    if "pubsub" in places:
+        problems += _dead_letter_subscription_problems(pubsub)
+        problems += _topic_problems(pubsub) if sends else []
+    if problems:
+        raise SettingsError(problems)
+    return settings
 
 
 class _Reader:
@@ -668,6 +733,7 @@ def _read_pubsub(reader: _Reader) -> PubsubSettings:
         topic=reader.text("PUBSUB_TOPIC"),
         subscription=reader.text("PUBSUB_SUBSCRIPTION"),
         dead_letter_topic=reader.text("PUBSUB_DEAD_LETTER_TOPIC"),
+        dead_letter_subscription=reader.text("PUBSUB_DEAD_LETTER_SUBSCRIPTION"),
         push=_read_caller(reader, "PUBSUB_PUSH"),
         leave_seconds=reader.whole("PUBSUB_LEAVE_SECONDS", 10, least=1, most=600),
     )
@@ -733,13 +799,7 @@ def _servicebus_sending_problems(servicebus: ServiceBusSettings) -> list[str]:
 def _pubsub_sending_problems(pubsub: PubsubSettings, queue: str | None) -> list[str]:
     if queue is not None:
         return ["--queue is one of Service Bus: Pub/Sub has topics"]
-    if pubsub.topic is None:
-        return ["PUBSUB_TOPIC is missing (or --topic): events are sent there"]
-    if not _TOPIC.fullmatch(pubsub.topic):
-        return ["PUBSUB_TOPIC (or --topic) must be a topic's name or projects/PROJECT/topics/NAME"]
-    if pubsub.project is None and "/" not in pubsub.topic:
-        return ["GOOGLE_CLOUD_PROJECT is missing: PUBSUB_TOPIC (or --topic) needs it"]
-    return []
+    return _topic_problems(pubsub, " (or --topic)")
 
 
 def _only_cloud(problems: Mapping[str, list[str]]) -> str | None:
@@ -768,10 +828,29 @@ def _read_function(reader: _Reader) -> FunctionSettings:
 def _dead_letter_problems(pubsub: PubsubSettings) -> list[str]:
     if pubsub.dead_letter_topic is None:
         return ["PUBSUB_DEAD_LETTER_TOPIC is missing: messages that can never be charged go there"]
-    if not _TOPIC.fullmatch(pubsub.dead_letter_topic):
-        return ["PUBSUB_DEAD_LETTER_TOPIC must be a topic's name or projects/PROJECT/topics/NAME"]
-    if pubsub.project is None and "/" not in pubsub.dead_letter_topic:
-        return ["GOOGLE_CLOUD_PROJECT is missing: PUBSUB_DEAD_LETTER_TOPIC needs it"]
+    return _name_problems("PUBSUB_DEAD_LETTER_TOPIC", pubsub.dead_letter_topic, pubsub.project)
+
+
+def _dead_letter_subscription_problems(pubsub: PubsubSettings) -> list[str]:
+    name = "PUBSUB_DEAD_LETTER_SUBSCRIPTION"
+    if pubsub.dead_letter_subscription is None:
+        return [f"{name} is missing: dead letters are looked for there"]
+    return _name_problems(name, pubsub.dead_letter_subscription, pubsub.project)
+
+
+def _topic_problems(pubsub: PubsubSettings, option: str = "") -> list[str]:
+    if pubsub.topic is None:
+        return [f"PUBSUB_TOPIC is missing{option}: events are sent there"]
+    return _name_problems(f"PUBSUB_TOPIC{option}", pubsub.topic, pubsub.project)
+
+
+def _name_problems(setting: str, name: str, project: str | None) -> list[str]:
+    """What is wrong with the name of a topic or, where the setting says so, a subscription."""
+    kind = "subscription" if setting.endswith("SUBSCRIPTION") else "topic"
+    if not re.fullmatch(rf"(projects/[^/]+/{kind}s/)?[^/]+", name):
+        return [f"{setting} must be a {kind}'s name or projects/PROJECT/{kind}s/NAME"]
+    if project is None and "/" not in name:
+        return [f"GOOGLE_CLOUD_PROJECT is missing: {setting} needs it"]
     return []
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gcp_function.dead_letters import MESSAGE_ID
 from local.demo.broker import (
     ACK_DEADLINE_SECONDS,
     DEAD_LETTER_SUBSCRIPTION,
@@ -21,6 +20,7 @@ from local.demo.broker import (
 )
 from local.demo.plan import Message
 from local.pubsub_emulator_gcloud import GcloudPubsubEmulator, PubsubEmulatorError
+from shared.dead_letter_attributes import MESSAGE_ID
 
 
 class EmulatorBroker:

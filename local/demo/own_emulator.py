@@ -11,7 +11,6 @@ from google.pubsub_v1 import PublisherClient, PubsubMessage, SubscriberClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from gcp_function.dead_letters import MESSAGE_ID
 from local.demo.broker import (
     ACK_DEADLINE_SECONDS,
     BACKOFF_SECONDS,
@@ -35,6 +34,7 @@ from local.pubsub_emulator import (
     Outcome,
     Target,
 )
+from shared.dead_letter_attributes import MESSAGE_ID
 
 CALL_SECONDS: Final = 30.0
 MOST_LETTERS_PER_PULL: Final = 100

@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 import grpc
 from google.pubsub_v1.types import PublishRequest, PublishResponse
 
-from gcp_function.dead_letters import MESSAGE_ID
 from local.demo.broker import (
     ACK_DEADLINE_SECONDS,
     BACKOFF_SECONDS,
@@ -34,6 +33,7 @@ from local.demo.broker import (
 )
 from local.demo.plan import Message
 from local.demo.waiting import wait_until
+from shared.dead_letter_attributes import MESSAGE_ID
 
 PUSH_THREADS: Final = 16
 ACKNOWLEDGED: Final = frozenset({102, 200, 201, 202, 204})

@@ -261,3 +261,29 @@ CROSS JOIN LATERAL (
 ) AS sums
 WHERE run.billing_period = %s
 """
+
+# Each id by the primary key, and everything of one moment.
+PROSPECTS = """
+SELECT asked.customer_id, asked.billing_period, to_jsonb(record), to_jsonb(run),
+    record.due_at IS NULL, present.is_suspended, present.database_time
+FROM unnest(%s::text[], %s::text[]) AS asked (customer_id, billing_period)
+CROSS JOIN (
+    SELECT chargeonce.is_suspended() AS is_suspended, clock_timestamp() AS database_time
+) AS present
+LEFT JOIN chargeonce.records AS record
+    ON record.billing_period = asked.billing_period AND record.customer_id = asked.customer_id
+LEFT JOIN chargeonce.runs AS run ON run.billing_period = asked.billing_period
+"""
+
+PARKED_MESSAGES = """
+SELECT id, reason, description, body, transport, message_id, delivery_count, attributes,
+    parked_at, resubmitted_at
+FROM chargeonce.parked_events
+WHERE id > %s
+ORDER BY id
+LIMIT %s
+"""
+
+RESUBMIT_PARKED = "SELECT chargeonce.resubmit_parked(%s, %s, %s, %s)"
+
+DROP_PARKED = "DELETE FROM chargeonce.parked_events WHERE id = %s RETURNING id"

@@ -17,10 +17,12 @@ from shared.ports import (
     KeptMessage,
     Note,
     ParkedEvent,
+    ParkedMessage,
+    Prospect,
     RecordLine,
     Run,
 )
-from shared.record import Flow, Record, RecordId, State, Verdict
+from shared.record import UNFINISHED, Flow, Record, RecordId, State, Verdict
 from shared.store.text import storable, storable_envelope, storable_or_none
 
 Row = Mapping[str, Any]
@@ -195,6 +197,31 @@ def read_kept(row: Row, body: bytes, age_seconds: float) -> KeptMessage:
         attempt=row["attempt"],
         delivery=Delivery(body, envelope),
         age_seconds=age_seconds,
+    )
+
+
+def read_prospect(row: Sequence[Any]) -> Prospect:
+    """What the database holds for one customer and period."""
+    stored_row, run, is_never_due, is_suspended, database_time = row
+    record = read_record(stored_row)
+    return Prospect(
+        record=record,
+        run=read_run(run) if run else None,
+        awaits_operator=record is not None and record.state in UNFINISHED and is_never_due,
+        is_suspended=is_suspended,
+        database_time=database_time,
+    )
+
+
+def read_parked_message(row: Sequence[Any]) -> ParkedMessage:
+    """A dead-lettered message from its row."""
+    number, reason, description, body, *envelope, parked_at, resubmitted_at = row
+    return ParkedMessage(
+        number,
+        ParkedEvent(reason, description, bytes(body)),
+        Envelope(*envelope),
+        parked_at,
+        resubmitted_at,
     )
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from gcp_function.dead_letters import MESSAGE_ID, PubsubDeadLetters
+from gcp_function.dead_letters import PubsubDeadLetters
 from local.demo import pusher
 from local.demo.plan import Cloud, Message
 from local.demo.pusher import Pusher
 from local.demo.waiting import wait_until
+from shared.dead_letter_attributes import MESSAGE_ID
 
 WAIT_SECONDS = 20.0
 

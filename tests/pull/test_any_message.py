@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from gcp_function.dead_letters import REASON
 from local.pubsub_emulator import Effect, EventKind, Fault, Target
 from shared.biller import Biller
+from shared.dead_letter_attributes import REASON
 from tests.pull.conftest import OpenDesk
 from tests.support.malformed_bodies import MALFORMED_BODIES
 from tests.support.pulling import wait_until
