@@ -12,6 +12,7 @@ from ops import (
     adopt,
     cancel,
     demo,
+    dlq,
     erase,
     import_records,
     migrate,
@@ -26,7 +27,7 @@ from ops import (
 )
 from ops.arguments import HelpFormatter
 from ops.audit import command as audit
-from ops.errors import PackageMissing
+from ops.errors import PackageMissing, PlaceUnavailable
 from ops.exit_codes import ExitCode, exit_code_table
 from ops.report import Report
 from shared.errors import (
@@ -46,6 +47,7 @@ _FAMILIES = (
     status,
     show,
     reconcile,
+    dlq,
     retry,
     cancel,
     adopt,
@@ -71,6 +73,7 @@ _EXIT_CODES: Mapping[type[ChargeonceError], ExitCode] = {
     SchemaMismatch: ExitCode.SCHEMA,
     PackageMissing: ExitCode.PACKAGE,
     StripeUnavailable: ExitCode.STRIPE,
+    PlaceUnavailable: ExitCode.BROKER,
 }
 
 

@@ -71,11 +71,11 @@ def add_family(
     return family, family.add_subparsers(metavar="COMMAND", required=True)
 
 
-def add_period(command: argparse.ArgumentParser) -> None:
+def add_period(command: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Let a command say which billing period it is about."""
     command.add_argument(
         "--period",
-        required=True,
+        required=required,
         type=billing_period,
         metavar="PERIOD",
         help="the billing period as the events name it, for example 2026-11",

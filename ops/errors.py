@@ -15,3 +15,7 @@ class Refused(ChargeonceError):
 
 class PackageMissing(ChargeonceError):
     """A package that only people need is not installed."""
+
+
+class PlaceUnavailable(ChargeonceError):
+    """A broker cannot be reached, or refuses what it was asked for."""

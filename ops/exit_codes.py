@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     PACKAGE = 6
     FINDINGS = 7
     STRIPE = 8
+    INCOMPLETE = 9
+    BROKER = 10
     DEFECT = 70
     INTERRUPTED = 130
 
@@ -36,6 +38,8 @@ _MEANINGS = {
     ExitCode.PACKAGE: "a package that this command needs is not installed",
     ExitCode.FINDINGS: "the audit is complete and found something",
     ExitCode.STRIPE: "Stripe could not be read; run it again",
+    ExitCode.INCOMPLETE: "done in part; what is left is told, and running it again is safe",
+    ExitCode.BROKER: "a message broker cannot be reached, or refuses",
     ExitCode.DEFECT: "an error of our own; please report it",
     ExitCode.INTERRUPTED: "interrupted",
 }

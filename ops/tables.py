@@ -27,6 +27,7 @@ try:
         Progress,
         TaskProgressColumn,
         TextColumn,
+        TimeRemainingColumn,
     )
     from rich.table import Table
     from rich.text import Text
@@ -238,7 +239,12 @@ def progress(what: str, total: int | None) -> Iterator[Callable[[], None]]:
         What to call after each step.
     """
     console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
@@ -352,7 +358,7 @@ def _oldest_line(record: Record, now: datetime) -> Text:
     line.append_text(_safe(record.customer_id))
     line.append(", ")
     line.append_text(_state(record.state))
-    line.append(f" for {_duration(now - record.attempt_started_at)}")
+    line.append(f" for {duration(now - record.attempt_started_at)}")
     if record.code:
         line.append_text(_safe(f" ({record.code})"))
     return line
@@ -388,7 +394,8 @@ def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _duration(span: timedelta) -> str:
+def duration(span: timedelta) -> str:
+    """How long something took or has lasted, in the largest unit that fits."""
     seconds = max(0, int(span.total_seconds()))
     for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:

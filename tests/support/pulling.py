@@ -84,7 +84,7 @@ class PullDesk:
         self.pubsub_environment = pubsub.environment
         self.database_url = database_url
         self.topic = self.cloud.topic()
-        self.dead_letter_topic, self._dead_letters = self.cloud.topic_with_subscription()
+        self.dead_letter_topic, self.dead_letter_subscription = self.cloud.topic_with_subscription()
         if max_delivery_attempts is not None:
             subscription_settings["dead_letter_policy"] = {
                 "dead_letter_topic": self.dead_letter_topic,
@@ -178,8 +178,8 @@ class PullDesk:
 
     def dead_letters(self, count: int) -> list[ReceivedMessage]:
         """Take so many messages off the dead-letter topic."""
-        letters = self.cloud.pull(self._dead_letters, count)
-        self.cloud.acknowledge(self._dead_letters, *letters)
+        letters = self.cloud.pull(self.dead_letter_subscription, count)
+        self.cloud.acknowledge(self.dead_letter_subscription, *letters)
         return letters
 
     def events(self, kind: EventKind, outcome: Outcome | None = None) -> Sequence[Event]:

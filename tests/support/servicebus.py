@@ -234,7 +234,9 @@ class Desk:
             [name],
         )
 
-    def execute(self, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def execute(
+        self, statement: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> list[tuple[Any, ...]]:
         """Ask the database."""
         with psycopg.connect(self._database_url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode(), parameters)

@@ -1,0 +1,1 @@
+"""Dead letters, wherever they lie: looked at, sent again, dropped."""

@@ -1,0 +1,143 @@
+"""A queue that detects duplicates must not swallow what is sent again under its own id."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from ops.dead_letters.clearing import Choice
+from ops.dead_letters.duplicate_detection import swallow_window
+from ops.dead_letters.judging import Judged, Selection
+from ops.dead_letters.letters import DeadLetter
+from ops.dead_letters.resubmitting import Resubmission, Wishes
+from ops.dead_letters.servicebus import Entities, ServiceBusDeadLetters
+from shared.clock import SystemClock
+from shared.event import parse_event
+from shared.forecast import Basis, Forecast
+from shared.outcome import Outcome
+from shared.settings import ServiceBusSettings, read_dead_letter_settings
+from tests.support.malformed_bodies import event_body
+
+HOST = IPv4Address("127.0.0.1")
+ENTRY = """<?xml version="1.0"?><entry xmlns="http://www.w3.org/2005/Atom"><title>{title}</title>
+<content type="application/xml"><{kind}Description
+xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">
+<RequiresDuplicateDetection>{detects}</RequiresDuplicateDetection>
+<DuplicateDetectionHistoryTimeWindow>PT20M</DuplicateDetectionHistoryTimeWindow>
+</{kind}Description></content></entry>"""
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(HOST)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("certificate") / "both.pem"
+    file.write_bytes(
+        made.public_bytes(Encoding.PEM)
+        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    return file
+
+
+@contextmanager
+def management_api(
+    certificate: Path, kind: str, *, detects: bool, status: int = 200
+) -> Iterator[int]:
+    """Service Bus' management API, as far as one entity's description goes; its port."""
+    body = ENTRY.format(title="usage", kind=kind, detects=str(detects).lower()).encode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/atom+xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Keep quiet."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with HTTPServer((str(HOST), 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def settings(port: int, **source: str) -> ServiceBusSettings:
+    """The way to it."""
+    connection_string = f"Endpoint=sb://{HOST}:{port};SharedAccessKeyName=x;SharedAccessKey=y;"
+    environment = {"DATABASE_URL": "postgresql://", "ServiceBus": connection_string, **source}
+    return read_dead_letter_settings(["servicebus"], environment=environment).servicebus
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("Queue", {"BILLING_QUEUE": "usage"}),
+        ("Topic", {"BILLING_TOPIC": "usage", "BILLING_SUBSCRIPTION": "billing"}),
+    ],
+)
+def test_the_window_is_read_where_rights_allow(
+    kind: str, source: dict[str, str], certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: by the real SDK; none where nothing is detected, unknown where nobody says."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    with management_api(certificate, kind, detects=True) as port:
+        assert swallow_window(settings(port, **source)) == timedelta(minutes=20)
+    with management_api(certificate, kind, detects=False) as port:
+        assert swallow_window(settings(port, **source)) == timedelta()
+    with management_api(certificate, kind, detects=True, status=401) as port:
+        assert swallow_window(settings(port, **source)) is None
+    assert swallow_window(settings(port, **source)) is None
+
+
+@pytest.mark.parametrize(
+    ("age", "window", "fresh_ids", "choice"),
+    [
+        (timedelta(minutes=19), timedelta(minutes=20), False, Choice.LEAVE_SWALLOWED),
+        (timedelta(minutes=21), timedelta(minutes=20), False, Choice.ACT),
+        (timedelta(minutes=19), timedelta(minutes=20), True, Choice.ACT),
+        (timedelta(minutes=19), timedelta(), False, Choice.ACT),
+        (timedelta(minutes=19), None, False, Choice.ACT),
+    ],
+)
+def test_what_would_be_swallowed_is_left(
+    age: timedelta, window: timedelta | None, fresh_ids: bool, choice: Choice
+) -> None:
+    """Goal: sent and then removed, it would be gone."""
+    body = event_body()
+    letter = DeadLetter("1", "a", body, "CapReached", "", datetime.now(UTC) - age, 1, {})
+    expected = Forecast(Outcome.CHARGED, Basis.NEW_CHARGE, "")
+    judged = Judged(letter, parse_event(body, "usd"), None, expected)
+    wishes = Wishes(Selection(), fresh_ids=fresh_ids, swallow_window=window)
+    queue = {"BILLING_QUEUE": "usage"}
+    place = ServiceBusDeadLetters(settings(1, **queue), Entities("usage", None, "usage", False))
+    assert Resubmission(place, wishes, SystemClock(), 1).choose(judged) is choice
