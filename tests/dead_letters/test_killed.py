@@ -9,7 +9,9 @@ import pytest
 from local.pubsub_emulator import Effect, Target
 from local.pubsub_emulator import Fault as PubsubFault
 from local.servicebus_emulator import Fault, FaultKind, Match
+from ops.exit_codes import ExitCode
 from shared.dead_letter_attributes import ORIGINAL_MESSAGE_ID
+from tests.cli.conftest import CommandLine
 from tests.support.dead_letters import QUEUE, Morgue
 from tests.support.servicebus import wait_until
 
@@ -27,7 +29,9 @@ def killed(morgue: Morgue, place: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate()
 
 
-def test_killed_before_a_letter_of_service_bus_is_removed(morgue: Morgue) -> None:
+def test_killed_before_a_letter_of_service_bus_is_removed(
+    morgue: Morgue, chargeonce: CommandLine
+) -> None:
     """Goal: its completion has reached nobody; the next run sends it again."""
     morgue.bury_in_azure({"a": morgue.azure.customer("a")})
     dead = f"{QUEUE}/$DeadLetterQueue"
@@ -38,8 +42,8 @@ def test_killed_before_a_letter_of_service_bus_is_removed(morgue: Morgue) -> Non
     assert (morgue.sent_to_azure(), morgue.azure_dead_letters()) == (1, 1)
     morgue.azure.emulator.clear_faults()
     morgue.azure.lapse_locks()
-    again = morgue.run("dlq", "resubmit", "--in", "servicebus")
-    assert (again["exit_code"], again["done"]) == (0, 1)
+    again = chargeonce("dlq", "resubmit", "--in", "servicebus", "--json")
+    assert (again.code, again.document["done"]) == (ExitCode.OK, 1)
     assert (morgue.sent_to_azure(), morgue.azure_dead_letters()) == (2, 0)
     with morgue.billed():
         morgue.wait_until_billed()
@@ -47,7 +51,9 @@ def test_killed_before_a_letter_of_service_bus_is_removed(morgue: Morgue) -> Non
     assert morgue.azure_dead_letters() == 0
 
 
-def test_killed_before_a_letter_of_pubsub_is_removed(morgue: Morgue) -> None:
+def test_killed_before_a_letter_of_pubsub_is_removed(
+    morgue: Morgue, chargeonce: CommandLine
+) -> None:
     """Goal: the same; both copies tell by which id the message was first sent."""
     morgue.bury_in_google({"a": morgue.azure.customer("a")})
     control = morgue.google.cloud.control
@@ -63,8 +69,8 @@ def test_killed_before_a_letter_of_pubsub_is_removed(morgue: Morgue) -> None:
         wait_until(lambda: morgue.sent_to_google() == 1)
     control.clear_faults()
     assert morgue.google_dead_letters() == 1
-    again = morgue.run("dlq", "resubmit", "--in", "pubsub")
-    assert (again["exit_code"], again["done"]) == (0, 1)
+    again = chargeonce("dlq", "resubmit", "--in", "pubsub", "--json")
+    assert (again.code, again.document["done"]) == (ExitCode.OK, 1)
     assert (morgue.sent_to_google(), morgue.google_dead_letters()) == (2, 0)
     copies = morgue.google.cloud.pull(morgue.google.subscription, 2)
     for copy in copies:

@@ -57,11 +57,14 @@ class Unsettled:
     ],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_two_operators_at_once_and_one_is_killed(morgue: Morgue, each: int, cloud: str) -> None:
+def test_two_operators_at_once_and_one_is_killed(
+    morgue: Morgue, chargeonce: CommandLine, each: int, cloud: str
+) -> None:
     """Goal: no double charge, nothing lost, and the summaries say what was done.
 
     Args:
         morgue: empty.
+        chargeonce: the command line in this process.
         each: how many letters there are of each kind and cloud.
         cloud: where the killed one is at work.
     """
@@ -78,7 +81,7 @@ def test_two_operators_at_once_and_one_is_killed(morgue: Morgue, each: int, clou
     wait_until(lambda: sent_there() > each, poll_seconds=0.005)
     killed.kill()
     killed.communicate()
-    done = [finished(survivor), *rest(morgue, each)]
+    done = [finished(survivor), *rest(morgue, chargeonce, each)]
 
     # Of the others each was sent, by one of the two or by both.
     assert done[-1]["left"] == {"invalid_event": 2 * each}
@@ -162,13 +165,14 @@ def prepare(morgue: Morgue, letters: Mapping[str, Mapping[str, Mapping[str, byte
         morgue.bury_in_google(letters["google"][kind], reason=kind)
 
 
-def rest(morgue: Morgue, each: int) -> list[dict[str, Any]]:
+def rest(morgue: Morgue, chargeonce: CommandLine, each: int) -> list[dict[str, Any]]:
     """Let what the dead held go, and send the rest again, until only what is invalid is left."""
     morgue.azure.lapse_locks()
     documents = []
 
     def is_done() -> bool:
-        documents.append(morgue.run("dlq", "resubmit", "--per-second", PER_SECOND))
+        ran = chargeonce("dlq", "resubmit", "--per-second", PER_SECOND, "--json")
+        documents.append(ran.document)
         left = (morgue.azure_dead_letters(), morgue.google_dead_letters())
         return left == (each, each) and documents[-1]["is_complete"]
 

@@ -1,11 +1,10 @@
 """Dead letters on both brokers, over one database and one Stripe, and the command line."""
 
-import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -223,15 +222,6 @@ class Morgue:
             text=True,
         )
 
-    def run(self, *arguments: str) -> dict[str, Any]:
-        """Run the real command line to its end, and return what --json says."""
-        process = self.start(*arguments, "--json")
-        stdout, stderr = process.communicate(timeout=300)
-        assert stdout, stderr
-        document = json.loads(stdout)
-        assert isinstance(document, dict)
-        return {**document, "exit_code": process.returncode, "stderr": stderr}
-
     def _links(self, queue: str) -> tuple[Any, Any]:
         if queue not in self._senders:
             sender = self._client.get_queue_sender(queue)
@@ -239,8 +229,3 @@ class Morgue:
             receiver = self._client.get_queue_receiver(queue)
             self._receivers[queue] = self._stack.enter_context(receiver)
         return self._senders[queue], self._receivers[queue]
-
-
-def total(documents: Sequence[Mapping[str, Any]]) -> int:
-    """How many letters several runs acted on."""
-    return sum(document["done"] for document in documents)
