@@ -44,7 +44,7 @@ def test_a_key_is_shown_once(vault: VaultBench) -> None:
     assert minted.document["daily_usd_cap"] == 5500.0
     listed = vault.admin("GET", "/vault/keys?label=usage-billing-2026-11")
     assert [key["id"] for key in listed.document["data"]] == [minted.document["id"]]
-    assert token.rpartition("_")[2] not in str(listed)
+    assert token.split("_", 3)[3] not in str(listed)
     assert vault.admin("GET", "/vault/keys?label=other").document["data"] == []
 
 
