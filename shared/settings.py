@@ -269,11 +269,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    settings = _read_all(reader)
-    if reader.problems:
-        raise SettingsError(reader.problems)
-    return settings
+    return _read_checked(environment, lambda _: [])
 
 
 def read_push_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -285,11 +281,7 @@ def read_push_settings(environment: Mapping[str, str] | None = None) -> Settings
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    settings = _read_all(reader)
-    problems = [*reader.problems, *_push_problems(settings)]
-    if problems:
-        raise SettingsError(problems)
+    settings = _read_checked(environment, _push_problems)
     if settings.pubsub.push.auth == "none":
         warning = "PUBSUB_PUSH_AUTH=none: whoever can reach the endpoint can bill"
         return replace(settings, warnings=(*settings.warnings, warning))
@@ -305,11 +297,7 @@ def read_scheduled_settings(environment: Mapping[str, str] | None = None) -> Set
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    settings = _read_all(reader)
-    problems = [*reader.problems, *_function_timeout_problems(settings)]
-    if problems:
-        raise SettingsError(problems)
+    settings = _read_checked(environment, _function_timeout_problems)
     if settings.scheduler.auth == "none":
         warning = "SCHEDULER_AUTH=none: whoever can reach the endpoint can start a timer"
         return replace(settings, warnings=(*settings.warnings, warning))
@@ -325,17 +313,7 @@ def read_pull_settings(environment: Mapping[str, str] | None = None) -> Settings
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    settings = _read_all(reader)
-    problems = [*reader.problems, *_dead_letter_problems(settings.pubsub)]
-    subscription = settings.pubsub.subscription
-    if subscription is None:
-        problems.append("PUBSUB_SUBSCRIPTION is missing: events are pulled from it")
-    else:
-        problems += _name_problems("PUBSUB_SUBSCRIPTION", subscription, settings.pubsub.project)
-    if problems:
-        raise SettingsError(problems)
-    return settings
+    return _read_checked(environment, _pull_problems)
 
 
 def read_servicebus_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -347,12 +325,7 @@ def read_servicebus_settings(environment: Mapping[str, str] | None = None) -> Se
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    settings = _read_all(reader)
-    problems = [*reader.problems, *_servicebus_problems(settings.servicebus)]
-    if problems:
-        raise SettingsError(problems)
-    return settings
+    return _read_checked(environment, lambda settings: _servicebus_problems(settings.servicebus))
 
 
 def read_database_url(environment: Mapping[str, str] | None = None) -> str:
@@ -361,11 +334,7 @@ def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     Raises:
         SettingsError: it is missing.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    database_url = reader.required("DATABASE_URL")
-    if reader.problems:
-        raise SettingsError(reader.problems)
-    return database_url
+    return _read_required("DATABASE_URL", environment)
 
 
 def read_import_database_url(environment: Mapping[str, str] | None = None) -> str:
@@ -374,11 +343,7 @@ def read_import_database_url(environment: Mapping[str, str] | None = None) -> st
     Raises:
         SettingsError: it is missing.
     """
-    reader = _Reader(os.environ if environment is None else environment)
-    database_url = reader.required("IMPORT_DATABASE_URL")
-    if reader.problems:
-        raise SettingsError(reader.problems)
-    return database_url
+    return _read_required("IMPORT_DATABASE_URL", environment)
 
 
 def read_publish_settings(
@@ -394,7 +359,7 @@ def read_publish_settings(
         SettingsError: lists all problems at once; one is that both clouds could be meant.
     """
     choice = choice or PublishChoice()
-    reader = _Reader(os.environ if environment is None else environment)
+    reader = _open_reader(environment)
     currency = _read_currency(reader)
     servicebus, pubsub = _read_servicebus(reader), _read_pubsub(reader)
     if choice.queue is not None or choice.topic is not None:
@@ -406,8 +371,7 @@ def read_publish_settings(
     }
     cloud = choice.cloud or _only_cloud(problems)
     reader.problems.extend(problems[cloud] if cloud else _cloud_problems(problems))
-    if reader.problems:
-        raise SettingsError(reader.problems)
+    reader.refuse_problems()
     return PublishSettings(servicebus if cloud == AZURE else pubsub, currency)
 
 
@@ -419,7 +383,7 @@ def read_vault_service_settings(
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
+    reader = _open_reader(environment)
     url = reader.text("VAULT_PROXY_URL") or reader.text("KEYBRAKE_URL") or ""
     api_key = reader.text("VAULT_PROXY_API_KEY") or reader.text("KEYBRAKE_API_KEY") or ""
     if not url.startswith(("https://", "http://")):
@@ -432,8 +396,7 @@ def read_vault_service_settings(
             "or the hosted service's API key"
         )
     namespace = _read_namespace(reader)
-    if reader.problems:
-        raise SettingsError(reader.problems)
+    reader.refuse_problems()
     return VaultServiceSettings(url.rstrip("/"), api_key, namespace)
 
 
@@ -441,8 +404,8 @@ def is_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
     """Whether this deployment is the spend-cap proxy. Then it bills nothing: who can bill should
     not hold the key that the proxy keeps from it.
     """
-    environment = os.environ if environment is None else environment
-    return environment.get("VAULT_PROXY_SERVES", "none").strip().lower() not in ("", "none")
+    serves = _open_reader(environment).text("VAULT_PROXY_SERVES") or "none"
+    return serves.lower() != "none"
 
 
 def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> VaultProxySettings:
@@ -451,7 +414,7 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
+    reader = _open_reader(environment)
     serves = reader.choice("VAULT_PROXY_SERVES", "none", VAULT_PROXY_PARTS)
     serves_calls, serves_admin = serves in ("calls", "both"), serves in ("admin", "both")
     token = reader.text("VAULT_ADMIN_TOKEN")
@@ -475,8 +438,7 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
         worker_threads=_read_worker_threads(reader),
         warnings=tuple(reader.warnings),
     )
-    if reader.problems:
-        raise SettingsError(reader.problems)
+    reader.refuse_problems()
     return settings
 
 
@@ -486,10 +448,9 @@ def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[Run
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
+    reader = _open_reader(environment)
     run, currency = _read_run(reader), _read_currency(reader)
-    if reader.problems:
-        raise SettingsError(reader.problems)
+    reader.refuse_problems()
     return run, currency
 
 
@@ -510,7 +471,7 @@ def read_dead_letter_settings(
     Raises:
         SettingsError: lists all problems at once.
     """
-    reader = _Reader(os.environ if environment is None else environment)
+    reader = _open_reader(environment)
     servicebus, pubsub = _read_servicebus(reader), _read_pubsub(reader)
     if not places:
         has_servicebus = (servicebus.queue or servicebus.topic) is not None
@@ -541,6 +502,10 @@ class _Reader:
         self._environment = environment
         self.problems: list[str] = []
         self.warnings: list[str] = []
+
+    def refuse_problems(self) -> None:
+        if self.problems:
+            raise SettingsError(self.problems)
 
     def text(self, name: str) -> str | None:
         value = self._environment.get(name, "").strip()
@@ -608,6 +573,28 @@ class _Reader:
             return value
 
         return self._parsed(name, default, parse, FORMAT_EXPECTED)
+
+
+def _open_reader(environment: Mapping[str, str] | None) -> _Reader:
+    return _Reader(os.environ if environment is None else environment)
+
+
+def _read_checked(
+    environment: Mapping[str, str] | None, find_problems: Callable[[Settings], list[str]]
+) -> Settings:
+    """Every setting, checked, and what one deployment needs besides."""
+    reader = _open_reader(environment)
+    settings = _read_all(reader)
+    reader.problems.extend(find_problems(settings))
+    reader.refuse_problems()
+    return settings
+
+
+def _read_required(name: str, environment: Mapping[str, str] | None) -> str:
+    reader = _open_reader(environment)
+    value = reader.required(name)
+    reader.refuse_problems()
+    return value
 
 
 def _read_all(reader: _Reader) -> Settings:
@@ -852,6 +839,14 @@ def _name_problems(setting: str, name: str, project: str | None) -> list[str]:
     if project is None and "/" not in name:
         return [f"GOOGLE_CLOUD_PROJECT is missing: {setting} needs it"]
     return []
+
+
+def _pull_problems(settings: Settings) -> list[str]:
+    pubsub = settings.pubsub
+    problems = _dead_letter_problems(pubsub)
+    if pubsub.subscription is None:
+        return [*problems, "PUBSUB_SUBSCRIPTION is missing: events are pulled from it"]
+    return problems + _name_problems("PUBSUB_SUBSCRIPTION", pubsub.subscription, pubsub.project)
 
 
 def _push_problems(settings: Settings) -> list[str]:
