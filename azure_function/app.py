@@ -36,8 +36,7 @@ def make_app(
         return _make_vault_app(environment)
     settings = read_servicebus_settings(environment)
     check_host_json(host_json, settings)
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     app = func.FunctionApp()
     app.register_functions(make_blueprint(Billing(settings)))
     return app
@@ -45,8 +44,7 @@ def make_app(
 
 def _make_vault_app(environment: Mapping[str, str] | None) -> func.FunctionApp:
     settings = read_vault_proxy_settings(environment)
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     app = func.FunctionApp()
     app.register_functions(make_vault_blueprint(VaultFunction(settings)))
     return app

@@ -240,8 +240,7 @@ def main(shutdown_seconds: float = SHUTDOWN_SECONDS) -> int:
     except ChargeonceError as error:
         notices.alarm(str(error))
         return EXIT_UNAVAILABLE
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     consumer.start()
     signal.sigwait(STOP_SIGNALS)
     if not consumer.stop(shutdown_seconds):

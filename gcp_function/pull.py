@@ -286,8 +286,7 @@ def main() -> int:
     except ChargeonceError as error:
         notices.alarm(str(error))
         return EXIT_UNAVAILABLE
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     _on_stop(worker.stop)
     worker.run()
     return EXIT_OK

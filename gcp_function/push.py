@@ -107,8 +107,7 @@ class PushFunction:
 
 def _read_settings(environment: Mapping[str, str] | None) -> Settings:
     settings = read_push_settings(environment)
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     return settings
 
 

@@ -94,8 +94,7 @@ class ScheduledFunctions:
 
 def _read_settings(environment: Mapping[str, str] | None) -> Settings:
     settings = read_scheduled_settings(environment)
-    for warning in settings.warnings:
-        notices.warn(warning)
+    notices.warn_each(settings.warnings)
     return settings
 
 

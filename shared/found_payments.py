@@ -22,11 +22,12 @@ LIST_PATHS = (INTENTS_PATH, CHARGES_PATH)
 MOVES_NOTHING = frozenset({"canceled", "failed"})
 """The statuses of a PaymentIntent or charge that can never move money."""
 
-_FINDINGS = {
+FINDING_OF_STATUS = {
     "succeeded": Finding.CHARGED,
     "processing": Finding.PROCESSING,
     "pending": Finding.PROCESSING,
 }
+"""What the status of a PaymentIntent or charge says of its money, where it says something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def _read_ours(item: Mapping[str, Any], metadata: Mapping[str, str]) -> FoundPay
     key = metadata["chargeonce_key"]
     return FoundPayment(
         payment_id=str(item["id"]),
-        finding=_FINDINGS.get(item["status"], Finding.UNCONFIRMED),
+        finding=FINDING_OF_STATUS.get(item["status"], Finding.UNCONFIRMED),
         record_id=RecordId(event.customer_id, event.billing_period),
         key=key,
         attempt=event.attempt,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 
 from shared.decision_log import LOGGER_NAME
 
@@ -18,6 +19,12 @@ def inform(message: str) -> None:
 def warn(message: str) -> None:
     """Something that an operator should know of; never a value, token or body."""
     _write(logging.WARNING, message)
+
+
+def warn_each(messages: Iterable[str]) -> None:
+    """The same for each of them, such as what settings bring with them."""
+    for message in messages:
+        warn(message)
 
 
 def alarm(message: str) -> None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.errors import StripeUnavailable
-from shared.found_payments import CHARGES_PATH, INTENTS_PATH
+from shared.found_payments import CHARGES_PATH, FINDING_OF_STATUS, INTENTS_PATH
 from shared.ports import Finding
 from shared.record import Flow
 from shared.stripe_lists import StripeLists
@@ -22,11 +22,6 @@ from shared.stripe_lists import StripeLists
 _PAYMENT_ID = re.compile(r"(?:pi|ch|py)_[A-Za-z0-9_]{1,200}")
 _INTENT_PREFIX = "pi_"
 _WITH_CHARGE = {"expand[]": "latest_charge"}
-_FINDINGS = {
-    "succeeded": Finding.CHARGED,
-    "processing": Finding.PROCESSING,
-    "pending": Finding.PROCESSING,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ def _read_intent(item: Mapping[str, Any]) -> SeenPayment:
     return _seen(
         item,
         names=[str(item["id"]), *([charge_id] if charge_id else [])],
-        finding=_FINDINGS.get(item["status"]),
+        finding=FINDING_OF_STATUS.get(item["status"]),
         amount_cents=int(item["amount_received"] if is_charged else item["amount"]),
         flow=Flow.PAYMENT_INTENT,
         details=details,
@@ -125,7 +120,7 @@ def _read_charge(item: Mapping[str, Any]) -> SeenPayment:
     return _seen(
         item,
         names=[*([intent_id] if intent_id else []), str(item["id"])],
-        finding=None if is_authorized_only else _FINDINGS.get(item["status"]),
+        finding=None if is_authorized_only else FINDING_OF_STATUS.get(item["status"]),
         amount_cents=int(item["amount_captured"] if is_charged else item["amount"]),
         flow=Flow.CHARGE if intent_id is None else Flow.PAYMENT_INTENT,
         details=item,

@@ -215,10 +215,6 @@ class Workbook:
         )
 
 
-def _likeness(alike: Alike) -> tuple[Fingerprint, str]:
-    return alike.payment.paid, alike.payment.description
-
-
 def _mark_of(payment: Payment) -> tuple[str | None, str | None]:
     mark = payment.mark
     return (mark.customer_id, mark.billing_period) if mark else (None, None)
