@@ -92,6 +92,24 @@ def add_customer(command: argparse.ArgumentParser, *, required: bool = True) -> 
     )
 
 
+def add_limit(command: argparse.ArgumentParser, what: str, default: int, most: int) -> None:
+    """Let a command say of how many it speaks.
+
+    Args:
+        command: gets `--limit`.
+        what: is limited, for its help: `look at no more than N of them`.
+        default: without the option.
+        most: what may be asked for.
+    """
+    command.add_argument(
+        "--limit",
+        type=whole_number(most),
+        default=default,
+        metavar="N",
+        help=f"{what} (default: %(default)s)",
+    )
+
+
 def add_dry_run(command: argparse.ArgumentParser) -> None:
     """Let a command that changes something only say what it would do."""
     command.add_argument(

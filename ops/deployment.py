@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ops.database import quieten_pool
 
 if TYPE_CHECKING:
+    from shared.biller import Biller
     from shared.settings import Settings
     from shared.store.operations import PostgresOperations
     from shared.store.postgres import PostgresStore
@@ -32,31 +33,50 @@ class Deployment(NamedTuple):
     operations: PostgresOperations
     payments: StripePayments
 
+    def biller(self) -> Biller:
+        """What charges."""
+        from shared.biller import Biller
+        from shared.clock import SystemClock
+
+        return Biller(self.store, self.payments, SystemClock(), self.settings.rules)
+
     def upkeep(self) -> Upkeep:
         """What reads Stripe outside of charging."""
         from shared.clock import SystemClock
         from shared.upkeep import build_upkeep
 
-        return build_upkeep(self.store, self.payments, SystemClock(), self.settings.rules)
+        rules, retention_days = self.settings.rules, self.settings.retention_days
+        return build_upkeep(self.store, self.payments, SystemClock(), rules, retention_days)
+
+
+def read_deployment_settings() -> Settings:
+    """The settings, with their warnings on standard error.
+
+    Raises:
+        SettingsError: lists every setting that is missing or wrong.
+    """
+    from shared.settings import read_settings
+
+    settings = read_settings()
+    for warning in settings.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    quieten_pool()
+    return settings
 
 
 @contextmanager
 def open_deployment() -> Iterator[Deployment]:
-    """Open everything; warnings about the settings go to standard error.
+    """Open everything; see `read_deployment_settings`.
 
     Raises:
         SettingsError: lists every setting that is missing or wrong.
         RecordsUnavailable: the database cannot be reached.
         SchemaMismatch: it needs `chargeonce migrate`.
     """
-    from shared.settings import read_settings
     from shared.store.migrations import check_schema
     from shared.wiring import build_payments, open_operations, open_store
 
-    settings = read_settings()
-    for warning in settings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    quieten_pool()
+    settings = read_deployment_settings()
     check_schema(settings.database_url)
     with (
         closing(open_store(settings, threads=1)) as store,

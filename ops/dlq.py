@@ -10,6 +10,7 @@ from ops.arguments import (
     add_customer,
     add_dry_run,
     add_family,
+    add_limit,
     add_period,
     moment,
     whole_number,
@@ -47,13 +48,7 @@ def _add_list(actions: Commands) -> None:
         "Pub/Sub has no way to do that: each letter looked at counts as one more delivery.",
     )
     _add_selection(command)
-    command.add_argument(
-        "--limit",
-        type=whole_number(MAX_SHOWN),
-        default=DEFAULT_SHOWN,
-        metavar="N",
-        help="show no more than N letters of each place (default: %(default)s)",
-    )
+    add_limit(command, "show no more than N letters of each place", DEFAULT_SHOWN, MAX_SHOWN)
 
 
 def _add_resubmit(actions: Commands) -> None:
@@ -70,7 +65,7 @@ def _add_resubmit(actions: Commands) -> None:
         "removed. What would only be dead-lettered again is left.",
     )
     _add_selection(command)
-    _add_limit(command, "send")
+    add_limit(command, "send no more than N of each place", MAX_LIMIT, MAX_LIMIT)
     _add_per_second(command)
     command.add_argument(
         "--even-if-refused",
@@ -102,7 +97,7 @@ def _add_drop(actions: Commands) -> None:
         "canceled. Each letter is written to the file, whole, before it is removed.",
     )
     _add_selection(command)
-    _add_limit(command, "drop")
+    add_limit(command, "drop no more than N of each place", MAX_LIMIT, MAX_LIMIT)
     _add_per_second(command)
     command.add_argument(
         "--to", metavar="FILE", help="a new file that takes the letters in, one JSON object a line"
@@ -141,16 +136,6 @@ def _add_selection(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--since", type=moment, metavar="MOMENT", help="only what is younger, in the same form"
-    )
-
-
-def _add_limit(command: argparse.ArgumentParser, verb: str) -> None:
-    command.add_argument(
-        "--limit",
-        type=whole_number(MAX_LIMIT),
-        default=MAX_LIMIT,
-        metavar="N",
-        help=f"{verb} no more than N of each place (default: %(default)s)",
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ops.arguments import add_command, add_dry_run, moment
-from ops.database import quieten_pool
+from ops.deployment import open_deployment
 from ops.errors import Refused
 from ops.exit_codes import ExitCode
 from ops.report import Report
@@ -82,15 +81,9 @@ def run(arguments: argparse.Namespace) -> Report:
 
 def _rebuild(since: datetime | None, *, is_dry_run: bool, is_shown: bool) -> RebuildReport:
     from shared.rebuild import preview
-    from shared.settings import read_settings
-    from shared.wiring import open_store, open_upkeep
 
-    settings = read_settings()
-    for warning in settings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    quieten_pool()
-    with closing(open_store(settings, threads=1)) as store:
-        upkeep = open_upkeep(settings, store)
+    with open_deployment() as deployment:
+        upkeep = deployment.upkeep()
         if not is_dry_run or since is None:
             return _rebuild_after_waiting(upkeep, since, is_shown=is_shown)
         with _reading(is_shown=is_shown) as on_progress:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ops.arguments import add_command, add_dry_run, whole_number
-from ops.database import open_records, quieten_pool
+from ops.arguments import add_command, add_dry_run, add_limit
+from ops.database import open_records
+from ops.deployment import open_deployment
 from ops.exit_codes import ExitCode
 from ops.report import Report
 
@@ -40,13 +39,7 @@ def add_commands(commands: Commands) -> None:
         "over, oldest first. Any number may run at once. Needs the settings of the deployment: "
         "STRIPE_API_KEY as well as DATABASE_URL.",
     )
-    command.add_argument(
-        "--limit",
-        type=whole_number(MAX_LIMIT),
-        default=DEFAULT_LIMIT,
-        metavar="N",
-        help="look at no more than N of them (default: %(default)s)",
-    )
+    add_limit(command, "look at no more than N of them", DEFAULT_LIMIT, MAX_LIMIT)
     add_dry_run(command)
 
 
@@ -94,19 +87,12 @@ def _list_due(limit: int) -> Report:
 
 def _drive_due(limit: int, *, show_progress: bool) -> Mapping[Outcome, int] | None:
     from shared.reconcile import keep_up
-    from shared.settings import read_settings
-    from shared.wiring import build_biller, open_store, open_upkeep
 
-    settings = read_settings()
-    for warning in settings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    quieten_pool()
-    with closing(open_store(settings, threads=1)) as store:
-        biller = build_biller(settings, store)
-        upkeep = open_upkeep(settings, store)
+    with open_deployment() as deployment:
+        biller, upkeep = deployment.biller(), deployment.upkeep()
         if not show_progress:
             return keep_up(biller, upkeep, limit)
         from ops.tables import progress
 
-        with progress("reconciling", total=len(store.due(limit))) as advance:
+        with progress("reconciling", total=len(deployment.store.due(limit))) as advance:
             return keep_up(biller, upkeep, limit, lambda _: advance())

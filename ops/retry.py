@@ -12,9 +12,9 @@ from ops.arguments import (
     add_command,
     add_customer,
     add_dry_run,
+    add_limit,
     add_period,
     payment_method,
-    whole_number,
 )
 from ops.deployment import Deployment, open_deployment
 from ops.documents import Document
@@ -78,13 +78,7 @@ def add_commands(commands: Commands) -> None:
         metavar="pm_...",
         help="what to charge, for one customer (default: the customer's default)",
     )
-    command.add_argument(
-        "--limit",
-        type=whole_number(MAX_LIMIT),
-        default=DEFAULT_LIMIT,
-        metavar="N",
-        help="try no more than N records (default: %(default)s)",
-    )
+    add_limit(command, "try no more than N records", DEFAULT_LIMIT, MAX_LIMIT)
     add_dry_run(command)
 
 
@@ -138,21 +132,19 @@ def _try_all(
     arguments: argparse.Namespace,
     advance: Callable[[], None],
 ) -> Iterator[Tried]:
-    from shared.biller import Biller
-    from shared.clock import SystemClock
     from shared.retrying import refuse_retry, retry
 
-    settings, store, _, payments = deployment
-    biller = Biller(store, payments, SystemClock(), settings.rules)
+    biller = deployment.biller()
     for record in records:
-        refusal = refuse_retry(record, settings.rules.key_namespace)
+        refusal = refuse_retry(record, deployment.settings.rules.key_namespace)
         if refusal is not None:
             yield Tried(record, refusal, refusal.sentence)
         elif arguments.dry_run:
             yield Tried(record, WOULD_RETRY, f"as attempt {record.attempt + 1}")
         else:
             outcome = retry(biller, record, arguments.payment_method)
-            yield Tried(store.get_record(record.record_id) or record, outcome, "")
+            found = deployment.store.get_record(record.record_id)
+            yield Tried(found or record, outcome, "")
         advance()
 
 

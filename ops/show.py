@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ops.amounts import format_amount
-from ops.arguments import add_command, add_customer, add_period, whole_number
+from ops.arguments import add_command, add_customer, add_limit, add_period
 from ops.database import open_records
 from ops.documents import Document, attempt_document, payment_document, record_document
 from ops.errors import NotFound
@@ -34,13 +34,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_customer(command)
     add_period(command)
-    command.add_argument(
-        "--limit",
-        type=whole_number(MAX_ATTEMPTS),
-        default=DEFAULT_ATTEMPTS,
-        metavar="N",
-        help="show the newest N deliveries (default: %(default)s)",
-    )
+    add_limit(command, "show the newest N deliveries", DEFAULT_ATTEMPTS, MAX_ATTEMPTS)
     command.add_argument(
         "--stripe",
         action="store_true",

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ops.arguments import add_command, add_dry_run, add_family, add_period, cents, whole_number
+from ops.arguments import (
+    add_command,
+    add_dry_run,
+    add_family,
+    add_limit,
+    add_period,
+    cents,
+    whole_number,
+)
 from ops.errors import NotFound, PackageMissing, Refused
 from ops.report import Report
 
@@ -16,9 +24,8 @@ if TYPE_CHECKING:
 
     from ops.arguments import Commands
     from shared.settings import VaultServiceSettings
-    from shared.vault.client import VaultClient
     from shared.vault.keys import KeyRequest
-    from shared.vault.service import ListedKey
+    from shared.vault.service import ListedKey, VaultService
 
 MAX_PORT = 65_535
 MAX_THREADS = 500
@@ -50,9 +57,7 @@ def add_commands(commands: Commands) -> None:
         "chargeonce vault calls 0123456789abcdef --limit 20",
     )
     calls.add_argument("key", metavar="ID", help="the key's id, as `vault list` shows it")
-    calls.add_argument(
-        "--limit", type=whole_number(MAX_CALLS), default=DEFAULT_CALLS, metavar="N", help="how many"
-    )
+    add_limit(calls, "show the newest N calls", DEFAULT_CALLS, MAX_CALLS)
     _add_serve(actions)
 
 
@@ -212,7 +217,7 @@ def serve(arguments: argparse.Namespace) -> Report:
 
 
 @contextmanager
-def _open_service() -> Iterator[tuple[VaultClient, VaultServiceSettings]]:
+def _open_service() -> Iterator[tuple[VaultService, VaultServiceSettings]]:
     from shared.settings import read_vault_service_settings
     from shared.vault.client import VaultClient
 

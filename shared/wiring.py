@@ -82,19 +82,6 @@ def build_biller(settings: Settings, store: PostgresStore) -> Biller:
     return Biller(store, build_payments(settings), SystemClock(), settings.rules)
 
 
-def open_upkeep(settings: Settings, store: PostgresStore) -> Upkeep:
-    """The rebuild's and the sweep's parts, over PostgreSQL and the real Stripe SDK.
-
-    Raises:
-        SchemaMismatch: the database needs `chargeonce migrate`.
-        RecordsUnavailable: the database cannot be reached.
-    """
-    check_schema(settings.database_url)
-    return build_upkeep(
-        store, build_payments(settings), SystemClock(), settings.rules, settings.retention_days
-    )
-
-
 def build_lists(settings: Settings) -> StripeLists:
     """Stripe's lists, through its SDK."""
     clock, rules = SystemClock(), settings.rules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ops.arguments import add_command, billing_period, duration, moment, whole_number
+from ops.deployment import read_deployment_settings
 from ops.errors import NotFound, Refused
 from ops.exit_codes import ExitCode
 from ops.report import Report
@@ -104,17 +104,12 @@ def _typed_moment(text: str) -> _TypedMoment:
 def run(arguments: argparse.Namespace) -> Report:
     """Compare, and report what was found."""
     from ops.audit.workbook import Workbook
-    from ops.database import quieten_pool
-    from shared.settings import read_settings
     from shared.store.books import PostgresBooks
     from shared.store.migrations import check_schema
 
     if arguments.period is None and arguments.since is None:
         raise Refused("say what to compare: --period, --since, or both")
-    settings = read_settings()
-    for warning in settings.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    quieten_pool()
+    settings = read_deployment_settings()
     check_schema(settings.database_url)
     workbook = Workbook(arguments.resume)
     try:
