@@ -18,21 +18,19 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from urllib.parse import parse_qs
 
-from shared.errors import RecordsUnavailable
 from shared.ports import Clock
 from shared.throttle import Throttle
 from shared.vault.catalogue import is_pattern
 from shared.vault.incoming import Incoming
 from shared.vault.keys import KeyRequest, VaultKey, new_token
 from shared.vault.ports import CallLine, VaultRecords
-from shared.vault.proxy import Outgoing, refused
+from shared.vault.proxy import Outgoing
 from shared.vault.refusal import (
     BAD_REQUEST,
     TOO_MANY,
     UNAUTHORIZED,
     Refusal,
     RefusalCode,
-    unavailable,
 )
 
 CREATED = 201
@@ -66,18 +64,18 @@ class VaultAdmin:
         self._throttle = Throttle(clock, REQUESTS_PER_SECOND)
 
     def answer(self, incoming: Incoming) -> Outgoing:
-        """Answer one request. Never raises."""
-        try:
-            # Before the token is looked at, so that it cannot be guessed fast.
-            if not self._throttle.take():
-                message = "Too many requests to the admin API."
-                raise Refusal(TOO_MANY, RefusalCode.TOO_MANY_REQUESTS, message)
-            self._authenticate(incoming.headers)
-            return self._route(incoming)
-        except Refusal as refusal:
-            return refused(refusal)
-        except RecordsUnavailable:
-            return refused(unavailable())
+        """Answer one request.
+
+        Raises:
+            Refusal: it is not authorized, not understood, or comes too fast.
+            RecordsUnavailable: the database is away.
+        """
+        # Before the token is looked at, so that it cannot be guessed fast.
+        if not self._throttle.take():
+            message = "Too many requests to the admin API."
+            raise Refusal(TOO_MANY, RefusalCode.TOO_MANY_REQUESTS, message)
+        self._authenticate(incoming.headers)
+        return self._route(incoming)
 
     def _authenticate(self, headers: Mapping[str, str]) -> None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -106,8 +104,8 @@ class VaultAdmin:
         return _json(CREATED, {**_key_document(key), "vault_key": token.text})
 
     def _list(self, query: str) -> Outgoing:
-        label = _query(query).get("label")
-        keys = self._records.list_keys(label, _limit(query))
+        asked = _query(query)
+        keys = self._records.list_keys(asked.get("label"), _limit(asked))
         return _json(OK, {"data": [_key_document(key) for key in keys]})
 
     def _revoke(self, key_id: str) -> Outgoing:
@@ -116,9 +114,9 @@ class VaultAdmin:
         return _json(OK, {"id": key_id, "revoked": True})
 
     def _list_calls(self, key_id: str, query: str) -> Outgoing:
-        before_text = _query(query).get("before")
-        before = _moment(before_text, "before") if before_text is not None else None
-        lines = self._records.list_calls(key_id, before, _limit(query))
+        asked = _query(query)
+        before = _moment(asked["before"], "before") if "before" in asked else None
+        lines = self._records.list_calls(key_id, before, _limit(asked))
         return _json(OK, {"data": [_call_document(line) for line in lines]})
 
 
@@ -192,8 +190,8 @@ def _query(query: str) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(query, max_num_fields=10).items()}
 
 
-def _limit(query: str) -> int:
-    text = _query(query).get("limit", str(DEFAULT_LISTED))
+def _limit(asked: Mapping[str, str]) -> int:
+    text = asked.get("limit", str(DEFAULT_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 0 < int(text) <= MAX_LISTED):
         raise _field("limit", f"must be 1 to {MAX_LISTED}")
     return int(text)

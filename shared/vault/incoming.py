@@ -79,14 +79,19 @@ class Call:
     @property
     def payment_id(self) -> str | None:
         """The PaymentIntent or charge that the path names."""
-        segments = self.path.split("/")
-        names_one = len(segments) > 3 and segments[2] in ("payment_intents", "charges")
-        return segments[3] if names_one else None
+        return named_payment(self.path)
 
     @property
     def idempotency_key(self) -> str | None:
         """The caller's."""
         return self.headers.get("idempotency-key")
+
+
+def named_payment(path: str) -> str | None:
+    """The PaymentIntent or charge that a path names."""
+    segments = path.split("/")
+    names_one = len(segments) > 3 and segments[2] in ("payment_intents", "charges")
+    return segments[3] if names_one else None
 
 
 def read_call(incoming: Incoming, allowed_endpoints: Sequence[str]) -> Call:

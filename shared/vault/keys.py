@@ -14,7 +14,7 @@ TOKEN_PREFIX = "vault_key_"  # noqa: S105 (the public part)
 ID_BYTES = 8
 SECRET_BYTES = 32
 
-_TOKEN = re.compile(r"vault_key_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}([0-9a-f]{{16}})_([A-Za-z0-9_-]{{43}})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,14 @@ from shared.errors import RecordsUnavailable
 from shared.ports import Clock, NoResponse, StripeResponse
 from shared.stripe_answers import AnswerKind, classify
 from shared.vault.catalogue import Money
-from shared.vault.incoming import CURRENCY, MARK_PARAMETER, Call, Incoming, read_call
+from shared.vault.incoming import (
+    CURRENCY,
+    MARK_PARAMETER,
+    Call,
+    Incoming,
+    named_payment,
+    read_call,
+)
 from shared.vault.judging import judge, judge_intent
 from shared.vault.keys import TOKEN_PREFIX, Token, VaultKey, read_token
 from shared.vault.ports import (
@@ -32,7 +39,6 @@ from shared.vault.refusal import (
     Refusal,
     RefusalCode,
     cap_reached,
-    unavailable,
 )
 
 BAD_GATEWAY = 502
@@ -71,18 +77,14 @@ class Proxy:
         self._clock = clock
 
     def forward(self, incoming: Incoming) -> Outgoing:
-        """Answer one call. Never raises for anything that a caller, the database or Stripe does."""
-        try:
-            return self._forward(incoming)
-        except Refusal as refusal:
-            return refused(refusal)
-        except RecordsUnavailable as error:
-            notices.alarm(f"the vault is closed: {error}")
-            return refused(unavailable())
+        """Answer one call.
 
-    def _forward(self, incoming: Incoming) -> Outgoing:
+        Raises:
+            Refusal: it may not be made; Stripe got nothing.
+            RecordsUnavailable: the database is away; Stripe got nothing.
+        """
         token = _read_authorization(incoming.headers)
-        found = self._records.find_key(token.key_id, _named_payment(incoming.path))
+        found = self._records.find_key(token.key_id, named_payment(incoming.path))
         if found is None or not found[0].is_held_by(token):
             raise _unknown_key()
         key, known_cents = found
@@ -209,12 +211,6 @@ def _read_intent(response: StripeResponse | NoResponse, payment_id: str) -> Mapp
     if answer.kind is not AnswerKind.OK or answer.content.get("id") != payment_id:
         raise _unknown_payment()
     return answer.content
-
-
-def _named_payment(path: str) -> str | None:
-    segments = path.split("/")
-    is_intent = len(segments) > 3 and segments[2] == "payment_intents"
-    return segments[3] if is_intent else None
 
 
 def _marked(call: Call, mark: str, call_id: str) -> Call:

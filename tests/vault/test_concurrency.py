@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 from shared.clock import SystemClock
+from shared.vault.application import VaultApplication
 from shared.vault.incoming import Incoming
 from shared.vault.ports import Admission, AdmissionResult, Spending, VaultRecords
 from shared.vault.proxy import Proxy
@@ -56,13 +57,14 @@ def spend(vault: VaultBench, records: VaultRecords, charges: int) -> int:
     """Charge with all threads at once and return the most that the ledger held at any look."""
     key = vault.mint(daily_usd=CAP_CENTS / 100)
     proxy = Proxy(records, vault.upstream, SystemClock())
+    application = VaultApplication(lambda: proxy, None)
     chance = random.Random(64)
     amounts = [chance.randint(50, LARGEST_CENTS) for _ in range(charges)]
 
     def charge(amount_cents: int) -> int:
         body = urlencode({**CHARGE, "amount": str(amount_cents)}).encode()
         headers = {"authorization": f"Bearer {key}"}
-        return proxy.forward(Incoming("POST", "/v1/charges", "", headers, body)).status
+        return application.answer(Incoming("POST", "/v1/charges", "", headers, body)).status
 
     highest, has_ended = 0, threading.Event()
 
