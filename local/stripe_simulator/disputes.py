@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from local.stripe_simulator.behaviours import MethodType
 from local.stripe_simulator.errors import invalid_state
-from local.stripe_simulator.listing import PAGE_PARAMETERS, list_page, read_created
+from local.stripe_simulator.listing import list_by_charge
 from local.stripe_simulator.records import Charge, Dispute
 from local.stripe_simulator.rendering import render_dispute
 from local.stripe_simulator.wire import JsonObject
 from local.stripe_simulator.world import Call
 
-_LIST = PAGE_PARAMETERS | {"charge", "created", "payment_intent"}
 _STATUSES = frozenset(
     {
         "appeal_needs_response",
@@ -86,19 +85,10 @@ def retrieve(call: Call) -> JsonObject:
 
 def list_all(call: Call) -> JsonObject:
     """GET /v1/disputes"""
-    call.parameters.refuse_unknown(_LIST)
-    created = read_created(call.parameters)
-    charge = call.parameters.text("charge")
-    intent = call.parameters.text("payment_intent")
-    return list_page(
+    return list_by_charge(
         call.parameters,
         call.scope.disputes.all(),
         call.dispute,
-        lambda dispute: (
-            created.holds(dispute.created)
-            and charge in (None, dispute.charge)
-            and intent in (None, dispute.payment_intent)
-        ),
         lambda dispute: render_dispute(dispute, call.scope),
         "/v1/disputes",
     )

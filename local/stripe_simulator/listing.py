@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from local.stripe_simulator.errors import invalid_parameter
 from local.stripe_simulator.parameters import Parameters
-from local.stripe_simulator.records import Record
+from local.stripe_simulator.records import Dispute, Record, Refund
 from local.stripe_simulator.rendering import render_list
 from local.stripe_simulator.wire import JsonObject
 
 PAGE_PARAMETERS = frozenset({"limit", "starting_after", "ending_before", "expand"})
+_CHARGE_PARAMETERS = PAGE_PARAMETERS | {"charge", "created", "payment_intent"}
 DEFAULT_LIMIT = 10
 MAXIMUM_LIMIT = 100
+
+AboutCharge = TypeVar("AboutCharge", Refund, Dispute)
 
 _RANGE_PARAMETERS = frozenset({"gt", "gte", "lt", "lte"})
 
@@ -92,6 +96,32 @@ def list_page(
         found = list(islice(filter(accepts, older), limit + 1))
         page = found[:limit]
     return render_list(url, map(render, page), len(found) > limit)
+
+
+def list_by_charge(
+    parameters: Parameters,
+    candidates: Sequence[AboutCharge],
+    find: Callable[[str, str], AboutCharge],
+    render: Callable[[AboutCharge], JsonObject],
+    url: str,
+) -> JsonObject:
+    """Return one page of what is about charges, filtered as Stripe does; see `list_page`."""
+    parameters.refuse_unknown(_CHARGE_PARAMETERS)
+    created = read_created(parameters)
+    charge = parameters.text("charge")
+    intent = parameters.text("payment_intent")
+    return list_page(
+        parameters,
+        candidates,
+        find,
+        lambda item: (
+            created.holds(item.created)
+            and charge in (None, item.charge)
+            and intent in (None, item.payment_intent)
+        ),
+        render,
+        url,
+    )
 
 
 def _older_than(

@@ -3,7 +3,7 @@
 from local.stripe_simulator.currencies import display_amount
 from local.stripe_simulator.errors import invalid_parameter, invalid_state
 from local.stripe_simulator.ledger import LedgerEntry
-from local.stripe_simulator.listing import PAGE_PARAMETERS, list_page, read_created
+from local.stripe_simulator.listing import list_by_charge
 from local.stripe_simulator.parameters import merge_metadata
 from local.stripe_simulator.records import Charge, Refund
 from local.stripe_simulator.rendering import render_refund
@@ -11,7 +11,6 @@ from local.stripe_simulator.wire import JsonObject
 from local.stripe_simulator.world import Call
 
 _CREATE = frozenset({"amount", "charge", "expand", "metadata", "payment_intent", "reason"})
-_LIST = PAGE_PARAMETERS | {"charge", "created", "payment_intent"}
 _REASONS = frozenset({"duplicate", "fraudulent", "requested_by_customer"})
 
 
@@ -50,19 +49,10 @@ def retrieve(call: Call) -> JsonObject:
 
 def list_all(call: Call) -> JsonObject:
     """GET /v1/refunds"""
-    call.parameters.refuse_unknown(_LIST)
-    created = read_created(call.parameters)
-    charge = call.parameters.text("charge")
-    intent = call.parameters.text("payment_intent")
-    return list_page(
+    return list_by_charge(
         call.parameters,
         call.scope.refunds.all(),
         call.refund,
-        lambda refund: (
-            created.holds(refund.created)
-            and charge in (None, refund.charge)
-            and intent in (None, refund.payment_intent)
-        ),
         render_refund,
         "/v1/refunds",
     )

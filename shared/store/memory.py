@@ -530,9 +530,13 @@ class MemoryStore:
         return ClaimVerdict.CLAIMED
 
     def _open_attempt(self, row: _Row, request: ClaimRequest, held_cents: int) -> None:
+        self._begin_attempt(row, request.token, request.lease_seconds)
+        self._update(row, held_cents=held_cents)
+
+    def _begin_attempt(self, row: _Row, holder: str | None, lease_seconds: float) -> None:
         now = self._clock.now()
         fence = self._next_fence(row)
-        row.holder = request.token
+        row.holder = holder
         row.due_at = row.claimed_at = now
         self._update(
             row,
@@ -542,11 +546,10 @@ class MemoryStore:
             payment_id=None,
             verdict=None,
             code=None,
-            held_cents=held_cents,
             doubts=0,
             attempt_started_at=now,
             previous_claim_at=None,
-            lease_until=now + timedelta(seconds=request.lease_seconds),
+            lease_until=now + timedelta(seconds=lease_seconds),
         )
 
     def _take_over(self, row: _Row, lease_seconds: float, token: str) -> ClaimVerdict:

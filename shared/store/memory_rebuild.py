@@ -238,27 +238,14 @@ class LossyMemoryStore(MemoryStore):
         return run_closed
 
     def _open_lost_attempt(self, row: _Row, found: FoundPayment) -> None:
-        now = self._clock.now()
-        fence = self._next_fence(row)
-        row.holder = None
-        row.due_at = row.claimed_at = now
+        self._begin_attempt(row, holder=None, lease_seconds=0)
         self._update(
             row,
             attempt=found.attempt,
-            state=State.IN_PROGRESS,
-            fence=fence,
-            attempt_fence=fence,
             flow=found.flow,
             create_parameters=dict(found.create_parameters),
             create_number=0,
             payment_method_id=found.payment_method_id,
-            payment_id=None,
-            verdict=None,
-            code=None,
-            doubts=0,
-            attempt_started_at=now,
-            previous_claim_at=None,
-            lease_until=now,
         )
 
     def _hold_again(self, row: _Row) -> None:
