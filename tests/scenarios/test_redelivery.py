@@ -1,5 +1,6 @@
 """Two deliveries of one event, whatever lies between them: one charge."""
 
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ from local.stripe_simulator import FaultKind
 from shared.errors import RecordsUnavailable, SettlementFailed
 from shared.outcome import Outcome
 from shared.ports import (
+    Delivery,
     Ending,
     Envelope,
     FinishResult,
@@ -22,6 +24,7 @@ from shared.store.postgres import PostgresStore
 from tests.support.bench import (
     CREATE_PATHS,
     MONEY_PATHS,
+    PERIOD,
     Bench,
     RecordedSettlement,
     TappedPayments,
@@ -368,3 +371,28 @@ def test_a_defect_at_one_record_does_not_stop_reconcile(bench: Bench) -> None:
 
     biller = bench.biller(TappedPayments(bench.payments, before=before))
     assert bench.reconcile(biller) == {Outcome.TRANSIENT: 1, Outcome.CHARGED: 1}
+
+
+def test_one_key_whatever_brings_the_event(bench: Bench, flow: Flow) -> None:
+    """Goal: the key comes from business fields alone, so even a lost row charges once in a day.
+
+    Method: the row vanishes between two deliveries that have nothing of the envelope in common.
+    """
+    bench.customer()
+    body = json.dumps(
+        {
+            "customer_id": "customer-1",
+            "billing_period": PERIOD,
+            "stripe_customer_id": "cus_1",
+            "amount_cents": 5000,
+        }
+    ).encode()
+    envelopes = [
+        Envelope("pubsub-push", "message-1", 1, {"a": "1"}),
+        Envelope("servicebus", "message-2", 7, {"b": "2"}),
+    ]
+    for envelope in envelopes:
+        bench.execute("DELETE FROM chargeonce.records")
+        outcome = bench.biller(flow=flow).handle(Delivery(body, envelope), RecordedSettlement())
+        assert outcome is Outcome.CHARGED
+    assert [entry.amount for entry in bench.charges()] == [5000]
