@@ -70,6 +70,7 @@ SELECT verdict, payment_row, cap_cents, used_cents
 FROM chargeonce.vault_admit(%s, %s, %s, %s, %s, %s, %s, %s)
 """
 _SETTLE = "SELECT chargeonce.vault_settle(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_CONCLUDE = "SELECT chargeonce.vault_conclude(%s, %s, %s, %s, %s, %s)"
 _TAKE_DUE = "SELECT * FROM chargeonce.vault_take_due(%s, %s)"
 
 
@@ -139,21 +140,34 @@ class PostgresVault:
         verdict, *rest = row
         return AdmissionResult(Admission(verdict), *rest)
 
-    def settle(
-        self, key_id: str, payment_row: int | None, proof: Proof, end: CallEnd | None
-    ) -> None:
+    def settle(self, key_id: str, payment_row: int | None, proof: Proof, end: CallEnd) -> None:
         """See `VaultRecords.settle`."""
-        ended = [end.status, end.request_id, end.milliseconds] if end else [None, None, None]
         self._caller.run(
             _SETTLE,
             [
-                end.call_id if end else None,
+                end.call_id,
                 payment_row,
                 proof.payment_id,
                 key_id,
                 proof.effect,
                 proof.amount_cents,
-                *ended,
+                end.status,
+                end.request_id,
+                end.milliseconds,
+            ],
+        )
+
+    def conclude(self, hold: Hold, proof: Proof, gone_after_seconds: float) -> None:
+        """See `VaultRecords.conclude`."""
+        self._caller.run(
+            _CONCLUDE,
+            [
+                hold.payment_row,
+                hold.taken_at,
+                proof.payment_id,
+                proof.effect,
+                proof.amount_cents,
+                gone_after_seconds,
             ],
         )
 

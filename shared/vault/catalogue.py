@@ -61,7 +61,9 @@ _LIST = _EXPAND | {
     "created[lt]",
     "created[lte]",
 }
-_DESCRIBING = _EXPAND | {"description", "metadata[*]", "statement_descriptor", "receipt_email"}
+_DESCRIBING = _EXPAND | {"description", "statement_descriptor", "receipt_email"}
+# Only of a payment that is being made: by its metadata an existing one is recognised.
+_MAKING = _DESCRIBING | {"metadata[*]"}
 
 CATALOGUE: Sequence[Endpoint] = (
     Endpoint("GET", "/v1/account", Money.NONE, _EXPAND),
@@ -70,19 +72,19 @@ CATALOGUE: Sequence[Endpoint] = (
     Endpoint("GET", "/v1/charges", Money.NONE, _LIST | {"payment_intent"}),
     Endpoint("GET", "/v1/charges/*", Money.NONE, _EXPAND),
     Endpoint("GET", "/v1/payment_intents", Money.NONE, _LIST),
-    Endpoint("GET", "/v1/payment_intents/*", Money.NONE, _EXPAND | {"client_secret"}),
+    Endpoint("GET", "/v1/payment_intents/*", Money.NONE, _EXPAND),
     Endpoint("GET", "/v1/refunds", Money.NONE, _LIST | {"charge", "payment_intent"}),
     Endpoint(
         "POST",
         "/v1/charges",
         Money.CHARGE,
-        _DESCRIBING | {"amount", "currency", "customer", "source"},
+        _MAKING | {"amount", "currency", "customer", "source"},
     ),
     Endpoint(
         "POST",
         "/v1/payment_intents",
         Money.CREATE_INTENT,
-        _DESCRIBING
+        _MAKING
         | {
             "amount",
             "currency",
@@ -110,7 +112,7 @@ CATALOGUE: Sequence[Endpoint] = (
         "POST",
         "/v1/payment_intents/*/capture",
         Money.CAPTURE,
-        _EXPAND | {"amount_to_capture", "metadata[*]"},
+        _EXPAND | {"amount_to_capture"},
     ),
     Endpoint(
         "POST", "/v1/payment_intents/*/cancel", Money.CANCEL, _EXPAND | {"cancellation_reason"}

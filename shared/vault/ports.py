@@ -97,14 +97,23 @@ class CallEnd:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A hold that Stripe should be asked about."""
+    """A hold that Stripe should be asked about.
+
+    Args:
+        payment_row: names it.
+        payment_id: the PaymentIntent or charge; None when it is not known.
+        request_mark: what that payment carries in its metadata.
+        amount_cents: how much is held.
+        opened_at: no earlier did it come into being.
+        taken_at: the database's time when it was handed out: before Stripe is asked.
+    """
 
     payment_row: int
     payment_id: str | None
     request_mark: str | None
     amount_cents: int
     opened_at: datetime
-    database_time: datetime
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,16 +165,23 @@ class VaultRecords(Protocol):
         `call_id` changes nothing.
         """
 
-    def settle(
-        self, key_id: str, payment_row: int | None, proof: Proof, end: CallEnd | None
-    ) -> None:
-        """Write what was proven about a payment.
+    def settle(self, key_id: str, payment_row: int | None, proof: Proof, end: CallEnd) -> None:
+        """Write what a call proved about a payment.
 
         Args:
             key_id: the key that called.
             payment_row: from `admit`; None for the payment that the proof names.
             proof: what is known.
-            end: of a call; None for a look at Stripe.
+            end: of the call.
+        """
+
+    def conclude(self, hold: Hold, proof: Proof, gone_after_seconds: float) -> None:
+        """Write what a look at Stripe proved about a hold.
+
+        Args:
+            hold: from `take_due_holds`.
+            proof: what is known. A failure ends the hold only when no call can still be under way.
+            gone_after_seconds: so long after it was sent, no request can still arrive.
         """
 
     def take_due_holds(self, limit: int, pause_seconds: float) -> Sequence[Hold]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -51,6 +52,8 @@ _RETURNED_HEADERS = (
     "stripe-should-retry",
     "stripe-version",
 )
+# Whoever has it and the public key confirms the PaymentIntent from a browser, past every cap.
+_CLIENT_SECRET = re.compile(rb'("client_secret"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ def _returned(response: StripeResponse | NoResponse) -> Outgoing:
         message = f"Stripe did not answer ({response.problem}); it may have acted."
         return refused(Refusal(BAD_GATEWAY, RefusalCode.UPSTREAM_FAILED, message))
     headers = {name: value for name, value in response.headers.items() if name in _RETURNED_HEADERS}
-    return Outgoing(response.status, headers, response.body)
+    return Outgoing(response.status, headers, _CLIENT_SECRET.sub(rb"\1null", response.body))
 
 
 def _read_authorization(headers: Mapping[str, str]) -> Token:

@@ -236,9 +236,10 @@ class VaultBench:
         self._connection.execute(
             """
             UPDATE chargeonce.vault_payments
-            SET opened_at = opened_at - make_interval(secs => %s)
+            SET opened_at = opened_at - make_interval(secs => %(seconds)s),
+                sent_at = sent_at - make_interval(secs => %(seconds)s)
             """,
-            [hours * SECONDS_PER_HOUR],
+            {"seconds": hours * SECONDS_PER_HOUR},
         )
         self.stripe.advance_clock(hours * SECONDS_PER_HOUR)
 
