@@ -12,7 +12,7 @@ export PYTHON
 
 python := .venv/bin/python
 
-.PHONY: help demo test check format simulate prove bench lock environment clean
+.PHONY: help demo test check format simulate prove bench lock environment infra clean
 
 help: ## what there is to run (this list)
 	@echo "Chargeonce: each customer charged once per billing period."
@@ -53,6 +53,9 @@ lock: environment ## pin what pyproject.toml asks for into requirements*.txt
 environment: ## prepare .venv, which the others do by themselves
 	@python=$$(sh local/scripts/find_python.sh) && "$$python" -I local/scripts/environment.py
 
+infra: ## prepare .venv-infra, with what checks infra/: tests/infra is skipped without it
+	@python=$$(sh local/scripts/find_python.sh) && "$$python" -I local/scripts/environment.py infra
+
 clean: ## remove .venv and every cache
-	@rm -rf .venv .venv.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv.lock .venv-infra .venv-infra.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

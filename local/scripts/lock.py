@@ -19,12 +19,16 @@ OLDEST_PYTHON: Final = "3.11"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One requirements file: the pins that its extras add to the layer below it."""
+    """One requirements file: the pins that its extras add to the layer below it.
+
+    With a group in place of extras it stands alone, and holds nothing of the project's own.
+    """
 
     file_name: str
     purpose: str
     extras: tuple[str, ...] = ()
     below: str | None = None
+    group: str | None = None
 
 
 LAYERS: Final = (
@@ -43,13 +47,18 @@ LAYERS: Final = (
         "requirements-dev.txt",
     ),
 )
+INFRA: Final = Layer(
+    "requirements-infra.txt",
+    "what checks infra/, for the environment that `make infra` prepares",
+    group="infra",
+)
 
 
-def resolve(extras: Sequence[str], constraints: Path, upgrade: bool) -> list[str]:
-    """Return the pins of the whole closure of the project with these extras, in uv's order.
+def resolve(layer: Layer, constraints: Path, upgrade: bool) -> list[str]:
+    """Return the pins of the layer's whole closure, in uv's order.
 
     Args:
-        extras: Names of optional dependency lists in pyproject.toml.
+        layer: Whose lists in pyproject.toml are meant.
         constraints: A requirements file whose pins must be kept; it may be empty.
         upgrade: Whether to take newer versions than those pinned so far.
 
@@ -59,13 +68,15 @@ def resolve(extras: Sequence[str], constraints: Path, upgrade: bool) -> list[str
     # `--output-file` on a copy of today's pins is how uv is told to prefer them.
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "pins.txt"
-        output.write_text("" if upgrade else _pinned_today())
+        output.write_text("" if upgrade else _pinned_today(layer))
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal"]
         command += ["--python-version", OLDEST_PYTHON, "--no-annotate", "--no-header"]
         command += ["--constraints", str(constraints), "--output-file", str(output)]
-        for extra in extras:
-            command += ["--extra", extra]
-        subprocess.run([*command, "pyproject.toml"], cwd=ROOT, check=True)
+        if layer.group is not None:
+            command += ["--group", layer.group]
+        else:
+            command += [f"--extra={extra}" for extra in layer.extras] + ["pyproject.toml"]
+        subprocess.run(command, cwd=ROOT, check=True)
         return output.read_text().splitlines()
 
 
@@ -78,8 +89,8 @@ def render(layer: Layer, pins: Sequence[str]) -> str:
     return "\n".join([*head, *pins]) + "\n"
 
 
-def _pinned_today() -> str:
-    files = [ROOT / layer.file_name for layer in LAYERS]
+def _pinned_today(layer: Layer) -> str:
+    files = [ROOT / one.file_name for one in (LAYERS if layer in LAYERS else [layer])]
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     return "\n".join(line for line in lines if "==" in line) + "\n"
 
@@ -95,11 +106,14 @@ def main() -> None:
         constraints = Path(directory) / "constraints.txt"
         for layer in LAYERS:
             constraints.write_text("\n".join(settled) + "\n")
-            closure = resolve(layer.extras, constraints, upgrade)
+            closure = resolve(layer, constraints, upgrade)
             texts[ROOT / layer.file_name] = render(
                 layer, [pin for pin in closure if pin not in settled]
             )
             settled = closure
+        constraints.write_text("")
+        infra_pins = resolve(INFRA, constraints, upgrade)
+        texts[ROOT / INFRA.file_name] = render(INFRA, infra_pins)
     for file, text in texts.items():
         file.write_text(text)
         print(f"wrote {file.name}")

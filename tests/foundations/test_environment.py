@@ -22,20 +22,21 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for name in (*environment.REQUIREMENTS, "pyproject.toml"):
+    for name in (*environment.MAIN.requirements, *environment.INFRA.requirements, "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Replace the commands by ones that take no time; the list tells how often one was made."""
+    """Replace the commands by ones that take no time; the list tells which were made."""
     runs: list[str] = []
 
     def run(command: list[str], directory: Path) -> None:
         if "venv" in command:
-            runs.append("made")
-            python = directory / ".venv" / "bin" / "python"
+            environment = Path(command[-1])
+            runs.append("made" if environment.name == ".venv" else environment.name)
+            python = environment / "bin" / "python"
             python.parent.mkdir(parents=True, exist_ok=True)
             python.touch(mode=0o755)
 
@@ -49,7 +50,7 @@ def test_it_is_made_once(root: Path, made: list[str]) -> None:
     assert made == ["made"]
 
 
-@pytest.mark.parametrize("name", environment.REQUIREMENTS)
+@pytest.mark.parametrize("name", environment.MAIN.requirements)
 def test_other_requirements_make_it_anew(root: Path, made: list[str], name: str) -> None:
     environment.prepare(root)
     with (root / name).open("a") as file:
@@ -73,6 +74,16 @@ def test_another_python_or_place_makes_it_anew(root: Path, made: list[str], name
     stamp.write_text(json.dumps(json.loads(stamp.read_text()) | {name: "another"}))
     environment.prepare(root)
     assert made == ["made", "made"]
+
+
+def test_the_one_for_infra_is_made_apart(root: Path, made: list[str]) -> None:
+    environment.prepare(root, environment.INFRA)
+    environment.prepare(root, environment.INFRA)
+    assert made == [".venv-infra"]
+    (root / "requirements-infra.txt").write_text("another==1.0\n")
+    environment.prepare(root)
+    environment.prepare(root, environment.INFRA)
+    assert made == [".venv-infra", "made", ".venv-infra"]
 
 
 def test_an_interpreter_that_is_gone_makes_it_anew(root: Path, made: list[str]) -> None:
@@ -109,9 +120,9 @@ def test_an_interrupted_one_is_made_anew(
 def test_two_at_once_make_one(root: Path, made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole_make = environment.make
 
-    def slow_make(target: Path, root: Path, wanted: Mapping[str, str]) -> None:
+    def slow_make(root: Path, recipe: environment.Recipe, wanted: Mapping[str, str]) -> None:
         time.sleep(0.2)
-        whole_make(target, root, wanted)
+        whole_make(root, recipe, wanted)
 
     monkeypatch.setattr(environment, "make", slow_make)
     with ThreadPoolExecutor(4) as threads:

@@ -19,6 +19,8 @@ FILES = (
 )
 # What `make` installs; the last one needs a C compiler, which `.ci/run` sees to.
 INSTALLED_FILES = FILES if os.environ.get("CI") == "true" else FILES[:-1]
+# An environment of its own.
+INFRA_FILE = "requirements-infra.txt"
 EXACT = re.compile(r"==[^*,]+")
 
 
@@ -28,8 +30,12 @@ def pins(file_name: str) -> list[Requirement]:
 
 
 def asked_for() -> dict[str, list[Requirement]]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lists = {"requirements.txt": project["dependencies"]}
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = configuration["project"]
+    lists = {
+        "requirements.txt": project["dependencies"],
+        INFRA_FILE: configuration["dependency-groups"]["infra"],
+    }
     for extra, texts in project["optional-dependencies"].items():
         lists[f"requirements-{extra}.txt"] = texts
     return {file: [Requirement(text) for text in texts] for file, texts in lists.items()}
@@ -39,15 +45,15 @@ def canonical_name(requirement: Requirement) -> str:
     return canonicalize_name(requirement.name)
 
 
-@pytest.mark.parametrize("file_name", FILES)
+@pytest.mark.parametrize("file_name", [*FILES, INFRA_FILE])
 def test_every_pin_is_exact(file_name: str) -> None:
     for pin in pins(file_name):
         assert EXACT.fullmatch(str(pin.specifier)), pin
 
 
-@pytest.mark.parametrize("file_name", FILES)
+@pytest.mark.parametrize("file_name", [*FILES, INFRA_FILE])
 def test_what_is_asked_for_is_pinned_within_its_bounds(file_name: str) -> None:
-    here = [pin for name in FILES for pin in pins(name)]
+    here = [pin for name in (FILES if file_name in FILES else [file_name]) for pin in pins(name)]
     for wanted in asked_for()[file_name]:
         versions = [str(pin.specifier)[2:] for pin in here if _same(pin, wanted)]
         assert any(wanted.specifier.contains(version) for version in versions), wanted
