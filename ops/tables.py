@@ -38,6 +38,7 @@ except ImportError:
     ) from None
 
 BAR_CHARACTERS = 40
+MOST_CHARACTERS = 1000
 
 _ADOPTION_STYLES = {
     Adoption.RESTORED: "green",
@@ -158,7 +159,12 @@ def print_rebuild(console: Console, report: RebuildReport, *, is_dry_run: bool) 
 
 
 def print_rows(
-    console: Console, headings: Sequence[str], lines: Sequence[Sequence[str]], left_off: int = 0
+    console: Console,
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    left_off: int = 0,
+    *,
+    unfolded: bool = False,
 ) -> None:
     """A table of other people's text.
 
@@ -167,12 +173,16 @@ def print_rows(
         headings: of the columns.
         lines: one for each row.
         left_off: how many more there are.
+        unfolded: each row stays one line, however wide: its ids are copied, or cut out by a pipe.
     """
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for line in lines:
         table.add_row(*(_safe(text) for text in line))
+    if unfolded:
+        wide = console.options.update_width(MOST_CHARACTERS)
+        console.width = max(console.width, console.measure(table, options=wide).maximum)
     console.print(table)
     if left_off:
         console.print(f"and {left_off:,} more: --json shows all")

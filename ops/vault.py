@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ops.amounts import format_amount
 from ops.arguments import (
     add_command,
     add_dry_run,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ops.arguments import Commands
     from shared.settings import VaultServiceSettings
     from shared.vault.keys import KeyRequest
-    from shared.vault.service import ListedKey, VaultService
+    from shared.vault.service import ListedKey, MintedKey, VaultService
 
 MAX_PORT = 65_535
 MAX_THREADS = 500
@@ -34,6 +35,16 @@ MAX_HOURS = 24 * 366
 DEFAULT_HOURS = 6
 MAX_CALLS = 1000
 DEFAULT_CALLS = 50
+CURRENCY = "usd"
+
+_HEADINGS = {
+    "expires_at": "ends",
+    "daily_cap_cents": "daily cap",
+    "held_cents": "held",
+    "spent_cents": "spent",
+    "amount_cents": "amount",
+    "latency_milliseconds": "ms",
+}
 
 
 def add_commands(commands: Commands) -> None:
@@ -155,13 +166,27 @@ def mint(arguments: argparse.Namespace) -> Report:
     if made is not None:
         document |= {"id": made.key_id, "vault_key": made.text}
 
-    def show(console: Console) -> None:
-        from ops.tables import print_facts
+    return Report(document, lambda console: _print_minted(console, request, made))
 
-        facts = [(name.replace("_", " "), str(value)) for name, value in document.items()]
+
+def _print_minted(console: Console, request: KeyRequest, made: MintedKey | None) -> None:
+    from ops.tables import print_facts
+
+    first, *others = request.allowed_endpoints
+    facts = [
+        ("label", request.label),
+        ("cap", format_amount(request.daily_cap_cents, CURRENCY)),
+        ("ends", _moment(request.expires_at.isoformat())),
+        ("may call", first),
+        *(("", path) for path in others),
+    ]
+    if made is None:
         print_facts(console, facts)
-
-    return Report(document, show)
+        return
+    print_facts(console, [("id", made.key_id), *facts])
+    console.print("The key, which is shown this once:")
+    # Folded or cut it would be lost.
+    console.print(made.text, soft_wrap=True)
 
 
 def list_keys(arguments: argparse.Namespace) -> Report:
@@ -171,7 +196,7 @@ def list_keys(arguments: argparse.Namespace) -> Report:
     if keys is None:
         raise Refused("this service does not list its keys; its dashboard may")
     documents = [_key_document(key) for key in keys]
-    columns = ("id", "label", "daily_cap_cents", "held_cents", "spent_cents", "state")
+    columns = ("id", "state", "expires_at", "daily_cap_cents", "held_cents", "spent_cents", "label")
     return Report({"keys": documents}, lambda console: _print_rows(console, columns, documents))
 
 
@@ -192,7 +217,7 @@ def show_calls(arguments: argparse.Namespace) -> Report:
         calls = service.list_calls(arguments.key, arguments.limit)
     if calls is None:
         raise NotFound(f"there is no vault key {arguments.key}, or this service lists no calls")
-    columns = ("time", "endpoint", "amount_cents", "verdict", "status", "latency_milliseconds")
+    columns = ("time", "verdict", "status", "amount_cents", "latency_milliseconds", "endpoint")
     return Report({"calls": list(calls)}, lambda console: _print_rows(console, columns, calls))
 
 
@@ -268,10 +293,24 @@ def _print_rows(
 ) -> None:
     from ops.tables import print_rows
 
-    headings = [column.replace("_", " ") for column in columns]
-    lines = [[_told(document.get(column)) for column in columns] for document in documents]
-    print_rows(console, headings, lines)
+    headings = [_HEADINGS.get(column, column) for column in columns]
+    lines = [[_told(column, document.get(column)) for column in columns] for document in documents]
+    print_rows(console, headings, lines, unfolded=True)
 
 
-def _told(value: object) -> str:
+def _told(column: str, value: object) -> str:
+    if column.endswith("_cents") and isinstance(value, int):
+        return format_amount(value, CURRENCY)
+    if column in ("time", "expires_at") and isinstance(value, str):
+        return _moment(value)
     return "" if value is None else str(value)
+
+
+def _moment(text: str) -> str:
+    """A moment for people; a hosted service may write it otherwise, and then as it does."""
+    from datetime import UTC, datetime
+
+    try:
+        return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return text

@@ -1,5 +1,10 @@
 """`chargeonce vault mint|list|revoke|calls` before the real proxy, over HTTP."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from ops.exit_codes import ExitCode
@@ -7,6 +12,7 @@ from shared.vault.catalogue import TWO_STEP_ENDPOINTS
 from tests.cli.conftest import CommandLine
 from tests.support.vault import ADMIN_TOKEN, CHARGE, VaultBench
 
+ROOT = Path(__file__).resolve().parents[2]
 MINT = ("vault", "mint", "--period", "2026-11", "--cap-cents", "1500")
 
 
@@ -46,6 +52,30 @@ def test_a_minted_key_is_shown_once_to_people(keys: CommandLine) -> None:
     assert shown.code == ExitCode.OK
     assert "vault_key_" in shown.stdout
     assert "vault_key_" not in keys("vault", "list").stdout
+
+
+def test_what_is_copied_from_a_pipe_is_whole(
+    keys: CommandLine, vault: VaultBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: off a terminal, on narrow lines, the key that is printed only once can be used."""
+    monkeypatch.setenv("COLUMNS", "60")
+    command = [sys.executable, "-m", "ops", *MINT]
+    minted = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    (key,) = [line for line in minted.splitlines() if line.startswith("vault_key_")]
+    assert vault.post(key, "/v1/payment_intents", CHARGE, "key-1").status == 200
+    assert vault.post(key, "/v1/charges", CHARGE).status == 403
+    assert "15.00 USD" in minted
+    key_id = vault.key_row().key_id
+    listed = [line.split() for line in keys("vault", "list").stdout.splitlines()]
+    (row,) = [row for row in listed if key_id in row]
+    assert row[:2] == [key_id, "live"]
+    assert row[-1] == "usage-billing-2026-11"
+    assert " ".join(row[5:11]) == "15.00 USD 0.00 USD 0.00 USD"
+    calls = keys("vault", "calls", key_id).stdout
+    assert re.search(r"2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d UTC .*endpoint_not_allowed", calls)
+    assert "POST /v1/payment_intents " in calls
 
 
 def test_a_dry_run_mints_and_revokes_nothing(keys: CommandLine, vault: VaultBench) -> None:
