@@ -1,0 +1,108 @@
+# One account for each part, with what that part needs.
+
+resource "google_service_account" "biller" {
+  account_id   = "${var.name}-biller"
+  display_name = "Charges usage events, whether pushed or pulled"
+}
+
+resource "google_service_account" "timers" {
+  account_id   = "${var.name}-timers"
+  display_name = "Opens runs and drives on unfinished records"
+}
+
+resource "google_service_account" "operator" {
+  account_id   = "${var.name}-operator"
+  display_name = "Runs the chargeonce command"
+}
+
+resource "google_service_account" "builder" {
+  account_id   = "${var.name}-builder"
+  display_name = "Builds the functions"
+}
+
+resource "google_service_account" "pusher" {
+  count = var.delivery == "push" ? 1 : 0
+
+  account_id   = "${var.name}-pusher"
+  display_name = "Pub/Sub's push calls the function under this name"
+}
+
+resource "google_service_account" "scheduler" {
+  account_id   = "${var.name}-scheduler"
+  display_name = "Cloud Scheduler calls the timers under this name"
+}
+
+resource "google_project_iam_member" "builder_builds" {
+  project = var.project
+  role    = "roles/cloudbuild.builds.builder"
+  member  = google_service_account.builder.member
+}
+
+# Who may call which function. Nobody else may, and no function is open to everybody.
+
+resource "google_cloud_run_v2_service_iam_member" "pusher_invokes_bill" {
+  count = var.delivery == "push" ? 1 : 0
+
+  name     = google_cloudfunctions2_function.bill[0].name
+  location = var.region
+  role     = "roles/run.invoker"
+  member   = google_service_account.pusher[0].member
+}
+
+resource "google_cloud_run_v2_service_iam_member" "scheduler_invokes_timer" {
+  for_each = google_cloudfunctions2_function.timer
+
+  name     = each.value.name
+  location = var.region
+  role     = "roles/run.invoker"
+  member   = google_service_account.scheduler.member
+}
+
+# Pub/Sub, beyond what Pub/Sub's own account has (pubsub.tf).
+
+resource "google_pubsub_topic_iam_member" "biller_publishes_dead_letters" {
+  topic  = google_pubsub_topic.dead_letters.id
+  role   = "roles/pubsub.publisher"
+  member = google_service_account.biller.member
+}
+
+resource "google_pubsub_subscription_iam_member" "biller_pulls" {
+  count = var.delivery == "pull" ? 1 : 0
+
+  subscription = google_pubsub_subscription.pull[0].id
+  role         = "roles/pubsub.subscriber"
+  member       = google_service_account.biller.member
+}
+
+resource "google_pubsub_topic_iam_member" "operator_publishes" {
+  topic  = google_pubsub_topic.events.id
+  role   = "roles/pubsub.publisher"
+  member = google_service_account.operator.member
+}
+
+resource "google_pubsub_subscription_iam_member" "operator_reads_dead_letters" {
+  subscription = google_pubsub_subscription.dead_letters.id
+  role         = "roles/pubsub.subscriber"
+  member       = google_service_account.operator.member
+}
+
+# Secrets. Whoever runs code here needs the same ones: the database, and Stripe.
+
+resource "google_secret_manager_secret_iam_member" "reads" {
+  for_each = {
+    for pair in setproduct(keys(local.accounts_with_secrets), keys(var.secret_versions)) :
+    "${pair[0]}-${pair[1]}" => { member = local.accounts_with_secrets[pair[0]], secret = "${var.name}-${pair[1]}" }
+  }
+
+  secret_id = each.value.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = each.value.member
+}
+
+locals {
+  accounts_with_secrets = {
+    biller   = google_service_account.biller.member
+    timers   = google_service_account.timers.member
+    operator = google_service_account.operator.member
+  }
+}

@@ -1,0 +1,38 @@
+"""Fixtures: Terraform, with a provider that stands in for Google's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.infra.planning import Plan, Terraform
+from tests.infra.provider_schema import load_schema
+from tests.infra.stand_in_provider import running
+
+
+@pytest.fixture(scope="session")
+def terraform(
+    requires_terraform: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terraform]:
+    """Terraform itself."""
+    with running(load_schema()) as environment:
+        yield Terraform(requires_terraform, environment, tmp_path_factory.mktemp("terraform"))
+
+
+@pytest.fixture(scope="session")
+def push_plan(terraform: Terraform) -> Plan:
+    """What the defaults come to."""
+    return terraform.plan({"delivery": "push"})
+
+
+@pytest.fixture(scope="session")
+def pull_plan(terraform: Terraform) -> Plan:
+    """The same with a pull subscription."""
+    return terraform.plan({"delivery": "pull"})
+
+
+@pytest.fixture(params=["push", "pull"])
+def either_plan(request: pytest.FixtureRequest) -> Plan:
+    """Both of them."""
+    plan: Plan = request.getfixturevalue(f"{request.param}_plan")
+    return plan
