@@ -32,9 +32,16 @@ resource "google_service_account" "scheduler" {
   display_name = "Cloud Scheduler calls the timers under this name"
 }
 
+# What a build needs, and no more: https://cloud.google.com/functions/docs/building#build-service-account
 resource "google_project_iam_member" "builder_builds" {
+  for_each = toset([
+    "roles/artifactregistry.writer",
+    "roles/logging.logWriter",
+    "roles/storage.objectViewer",
+  ])
+
   project = var.project
-  role    = "roles/cloudbuild.builds.builder"
+  role    = each.value
   member  = google_service_account.builder.member
 }
 

@@ -110,7 +110,9 @@ def _grants(plan: Plan) -> set[tuple[str, str, str]]:
 
 COMMON_GRANTS = {
     (PUBSUB_ITSELF, "roles/pubsub.publisher", "google_pubsub_topic/chargeonce-dead-letters.id"),
-    ("builder.member", "roles/cloudbuild.builds.builder", "a-project"),
+    ("builder.member", "roles/artifactregistry.writer", "a-project"),
+    ("builder.member", "roles/logging.logWriter", "a-project"),
+    ("builder.member", "roles/storage.objectViewer", "a-project"),
     ("scheduler.member", "roles/run.invoker", "chargeonce-reconcile"),
     ("scheduler.member", "roles/run.invoker", "chargeonce-mint"),
     ("biller.member", "roles/pubsub.publisher", "google_pubsub_topic/chargeonce-dead-letters.id"),
