@@ -37,6 +37,7 @@ class DecisionEvent(StrEnum):
     CONFLICT = "conflict"
     INVALID_EVENT = "invalid_event"
     BLOCKED_BY_CAP = "blocked_by_cap"
+    SPEND_NEAR_CAP = "spend_near_cap"
     LOCK_LOST = "lock_lost"
     SETTLEMENT_FAILED = "settlement_failed"
     HANDED_OVER = "handed_over"
@@ -52,6 +53,7 @@ _WARNINGS = frozenset(
         DecisionEvent.PARKED,
         DecisionEvent.REJECTED,
         DecisionEvent.BLOCKED_BY_CAP,
+        DecisionEvent.SPEND_NEAR_CAP,
         DecisionEvent.LOCK_LOST,
         DecisionEvent.SETTLEMENT_FAILED,
         DecisionEvent.HANDED_OVER,

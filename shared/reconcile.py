@@ -14,6 +14,7 @@ from shared.orphans import sweep_orphans
 from shared.outcome import Disposition, Outcome
 from shared.ports import DueRecord, Records
 from shared.rebuild import keep_whole
+from shared.spend_watch import warn_of_runs_near_cap
 from shared.upkeep import Upkeep
 
 DEFAULT_LIMIT = 200
@@ -70,7 +71,8 @@ def keep_up(
     on_outcome: Callable[[Outcome], None] | None = None,
     is_time_up: Callable[[], bool] | None = None,
 ) -> Mapping[Outcome, int] | None:
-    """Do all that is done beside the deliveries: rebuild, reconcile, sweep, delete old lines.
+    """Do all that is done beside the deliveries: rebuild, reconcile, sweep, delete old lines, and
+    warn of caps that are nearly used up.
 
     Args:
         biller: see `reconcile`.
@@ -87,6 +89,7 @@ def keep_up(
     """
     if not keep_whole(upkeep, is_time_up):
         return None
+    warn_of_runs_near_cap(upkeep.records)
     outcomes = reconcile(biller, upkeep.records, limit, on_outcome, is_time_up)
     sweep_orphans(upkeep, is_time_up=is_time_up)
     delete_old_lines(upkeep.records, upkeep.retention_days, is_time_up)

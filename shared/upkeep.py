@@ -12,12 +12,13 @@ from shared.errors import StripeUnavailable
 from shared.housekeeping import OldLines
 from shared.identity import StripeIdentity
 from shared.ports import Clock, Orphanage, Payments, Rebuilds, Records
+from shared.spend_watch import RunsNearCap
 from shared.stripe_calls import StripeCalls
 from shared.stripe_lists import StripeLists
 from shared.throttle import Throttle
 
 
-class UpkeepRecords(Records, Rebuilds, Orphanage, OldLines, Protocol):
+class UpkeepRecords(Records, Rebuilds, Orphanage, OldLines, RunsNearCap, Protocol):
     """The records, as upkeep needs them."""
 
 

@@ -99,6 +99,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._rows: dict[RecordId, _Row] = {}
         self._runs: dict[str, Run] = {}
+        self._near_cap_told_cents: dict[str, int] = {}
         self._identity = Identity(None, None)
         self._attempts: list[tuple[RecordId | None, AttemptLine]] = []
         self._parked_keys: set[tuple[str, str, str, bytes]] = set()
@@ -357,6 +358,19 @@ class MemoryStore:
             self._runs[billing_period] = run
             self._hasten_kept(run)
             return run
+
+    def take_runs_near_cap(self, percent: int) -> Sequence[Run]:
+        """See `RunsNearCap.take_runs_near_cap`."""
+        with self._lock:
+            near = [
+                run
+                for run in self._runs.values()
+                if run.is_open
+                and (run.held_cents + run.charged_cents) * 100 >= run.cap_cents * percent
+                and self._near_cap_told_cents.get(run.billing_period) != run.cap_cents
+            ]
+            self._near_cap_told_cents.update((run.billing_period, run.cap_cents) for run in near)
+            return near
 
     def status(self, billing_period: str) -> PeriodStatus:
         """See `Reports.status`."""

@@ -220,6 +220,11 @@ class PostgresStore:
             raise cap_would_fall(run, cap_cents)
         return run
 
+    def take_runs_near_cap(self, percent: int) -> Sequence[Run]:
+        """See `RunsNearCap.take_runs_near_cap`."""
+        found = self._run(queries.TAKE_RUNS_NEAR_CAP, {"percent": percent})
+        return [rows.read_run(stored_run) for (stored_run,) in found]
+
     def status(self, billing_period: str) -> PeriodStatus:
         """See `Reports.status`."""
         (row,) = self._run(queries.STATUS, {"billing_period": billing_period})

@@ -63,6 +63,15 @@ WHERE run.billing_period = %(billing_period)s AND run.is_open
 RETURNING to_jsonb(run)
 """
 
+TAKE_RUNS_NEAR_CAP = """
+UPDATE chargeonce.runs AS run
+SET near_cap_told_cents = run.cap_cents
+WHERE run.is_open
+  AND (run.held_cents + run.charged_cents) * 100::numeric >= run.cap_cents * %(percent)s::numeric
+  AND run.near_cap_told_cents IS DISTINCT FROM run.cap_cents
+RETURNING to_jsonb(run)
+"""
+
 REOPEN_RUN = """
 UPDATE chargeonce.runs AS run
 SET is_open = true, closed_reason = NULL

@@ -279,3 +279,29 @@ def test_an_account_that_is_known_stays_while_the_mode_is_added(stores: StoreUnd
     """Goal: the same when the mode comes last."""
     assert stores.store.identify("acct_1", None) == Identity("acct_1", None)
     assert stores.store.identify("acct_2", True) == Identity("acct_1", True)
+
+
+def test_a_cap_that_is_nearly_used_up_is_told_once(billing: StoreUnderTest) -> None:
+    """Goal: somebody hears of it before charges are blocked, once for each cap."""
+    assert CAP_CENTS == 12_000
+    billing.claimed("first")
+    assert billing.store.take_runs_near_cap(90) == []
+    charged = billing.claimed("second", amount_cents=5_799)
+    billing.finish(charged, State.CHARGED)
+    assert billing.store.take_runs_near_cap(90) == [], "one cent less than the share"
+    billing.claimed("third", amount_cents=1)
+    (run,) = billing.store.take_runs_near_cap(90)
+    assert (run.held_cents, run.charged_cents, run.cap_cents) == (5_001, 5_799, 12_000)
+    assert billing.store.take_runs_near_cap(90) == []
+
+    billing.store.raise_cap(PERIOD, 20_000)
+    assert billing.store.take_runs_near_cap(90) == []
+    billing.claimed("fourth", amount_cents=9_000)
+    assert [run.cap_cents for run in billing.store.take_runs_near_cap(90)] == [20_000]
+
+
+def test_the_cap_of_a_closed_run_is_not_told(billing: StoreUnderTest) -> None:
+    """Goal: where nothing is charged any more, nothing is about to be blocked."""
+    billing.claimed(amount_cents=CAP_CENTS)
+    billing.store.close_run(PERIOD, "done")
+    assert billing.store.take_runs_near_cap(90) == []
