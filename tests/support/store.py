@@ -35,6 +35,7 @@ from shared.ports import (
     Runs,
 )
 from shared.record import Flow, Record, RecordId, State
+from shared.spend_watch import RunsNearCap
 from shared.store.memory_operations import OperatedMemoryStore
 from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
@@ -49,7 +50,7 @@ BODY = b'{"customer_id":"customer-1"}'
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class AnyStore(Records, Runs, Reports, Rebuilds, Orphanage, Protocol):
+class AnyStore(Records, Runs, Reports, Rebuilds, Orphanage, RunsNearCap, Protocol):
     """What both stores implement."""
 
 
