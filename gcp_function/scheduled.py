@@ -5,7 +5,7 @@
     403    authenticated as somebody else
     405    not a POST
     500    it failed, or the settings are wrong; the log says why
-    503    not now: the database or Google's certificates are away
+    503    not now: the database, Stripe or Google's certificates are away
 
 Cloud Scheduler counts anything but 2xx as a failure and tries again if it is told to. It must wait
 for a minute first: within one, a second firing is taken for a double of the first.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from flask import Request, Response
 
 from gcp_function.authentication import (
+    Authenticate,
     CertificatesUnavailable,
     RequestRefused,
     make_authentication,
@@ -34,7 +35,13 @@ from gcp_function.response import (
 from shared import notices
 from shared.clock import SystemClock
 from shared.decision_log import describe_defect
-from shared.errors import RecordsUnavailable, RunError, SchemaMismatch, SettingsError
+from shared.errors import (
+    RecordsUnavailable,
+    RunError,
+    SchemaMismatch,
+    SettingsError,
+    StripeUnavailable,
+)
 from shared.once import Once
 from shared.settings import Settings, read_scheduled_settings
 from shared.timers import RECONCILE_SECONDS, open_run_once, reconcile_once
@@ -64,22 +71,11 @@ class ScheduledFunctions:
 
     def mint_vault_key(self, request: Request) -> Response:
         """Open the run of the period that is due. See `shared.timers.open_run_once`."""
-        return self._answer(request, self._open_run)
+        return answer_scheduled(request, self._authenticate.get, self._open_run)
 
     def reconcile(self, request: Request) -> Response:
         """Finish what no message drives on. See `shared.timers.reconcile_once`."""
-        return self._answer(request, self._reconcile)
-
-    def _answer(self, request: Request, run: Callable[[], None]) -> Response:
-        """Authenticate and run. Never raises: an uncaught exception would log what it quotes."""
-        try:
-            if request.method != "POST":
-                return respond(NOT_ALLOWED)
-            self._authenticate.get()(request.headers.get)
-            run()
-        except Exception as error:  # noqa: BLE001 (see the docstring)
-            return respond(_status_after(error))
-        return respond(DONE)
+        return answer_scheduled(request, self._authenticate.get, self._reconcile)
 
     def _open_run(self) -> None:
         parts = self._parts.get()
@@ -90,6 +86,26 @@ class ScheduledFunctions:
         parts = self._parts.get()
         seconds = _reconcile_seconds(self._settings.get())
         reconcile_once(parts.timers, parts.biller, parts.upkeep, seconds)
+
+
+def answer_scheduled(
+    request: Request, get_authenticate: Callable[[], Authenticate], run: Callable[[], None]
+) -> Response:
+    """Authenticate and run. Never raises: an uncaught exception would log what it quotes.
+
+    Args:
+        request: of Cloud Scheduler.
+        get_authenticate: reads the settings when it is first called, which may fail.
+        run: what the timer does.
+    """
+    try:
+        if request.method != "POST":
+            return respond(NOT_ALLOWED)
+        get_authenticate()(request.headers.get)
+        run()
+    except Exception as error:  # noqa: BLE001 (see the docstring)
+        return respond(_status_after(error))
+    return respond(DONE)
 
 
 def _read_settings(environment: Mapping[str, str] | None) -> Settings:
@@ -123,7 +139,12 @@ def _status_after(error: Exception) -> int:
         case RequestRefused():
             notices.warn(f"a scheduled call was refused with {error.status}: {error}")
             return error.status
-        case RecordsUnavailable() | SchemaMismatch() | CertificatesUnavailable():
+        case (
+            RecordsUnavailable()
+            | SchemaMismatch()
+            | StripeUnavailable()
+            | CertificatesUnavailable()
+        ):
             notices.alarm(str(error))
             return UNAVAILABLE
         case RunError():

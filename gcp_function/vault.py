@@ -1,30 +1,40 @@
-"""The spend-cap proxy as an HTTP function.
+"""The spend-cap proxy as an HTTP function, and the timer that resolves its holds.
 
-Its callers' SDKs need the Authorization header for the vault key, so the platform cannot check them
-in it: the key is the authentication.
+The proxy's callers' SDKs need the Authorization header for the vault key, so the platform cannot
+check them in it: the key is the authentication. The timer authenticates as the other ones do.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flask import Request, Response
 
+from gcp_function.authentication import make_authentication
+from gcp_function.scheduled import answer_scheduled
 from shared import notices
 from shared.errors import ChargeonceError
 from shared.once import Once
-from shared.vault.application import VaultApplication
+from shared.settings import read_vault_proxy_settings
 from shared.vault.proxy import Outgoing, refused
 from shared.vault.refusal import unavailable
 from shared.vault.wsgi import answer_wsgi
 
-
-def _make_application() -> VaultApplication:
-    # Here and not above: the database driver is not needed to import the function.
-    from shared.vault.wiring import make_application
-
-    return make_application()
+if TYPE_CHECKING:
+    from shared.vault.wiring import VaultParts
 
 
-_APPLICATION = Once(_make_application)
+def _make_parts() -> VaultParts:
+    # Here and not above: the database driver is not needed to import the functions.
+    from shared.vault.wiring import VaultParts
+
+    settings = _SETTINGS.get()
+    return VaultParts(settings, settings.function.threads)
+
+
+_SETTINGS = Once(read_vault_proxy_settings)
+_AUTHENTICATE = Once(lambda: make_authentication(_SETTINGS.get().scheduler))
+_PARTS = Once(_make_parts)
 
 
 def vault_proxy(request: Request) -> Response:
@@ -35,8 +45,13 @@ def vault_proxy(request: Request) -> Response:
 
 def _answer(request: Request) -> Outgoing:
     try:
-        application = _APPLICATION.get()
+        application = _PARTS.get().application
     except ChargeonceError as error:
         notices.alarm(str(error))
         return refused(unavailable())
     return answer_wsgi(application, request.environ)
+
+
+def reconcile(request: Request) -> Response:
+    """The HTTP function `reconcile` of a deployment that is the proxy."""
+    return answer_scheduled(request, _AUTHENTICATE.get, lambda: _PARTS.get().resolve_holds())

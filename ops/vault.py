@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ops.amounts import format_amount
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from shared.settings import VaultServiceSettings
     from shared.vault.keys import KeyRequest
     from shared.vault.service import ListedKey, MintedKey, VaultService
+    from shared.vault.wiring import VaultParts
 
 MAX_PORT = 65_535
 MAX_THREADS = 500
@@ -36,6 +39,7 @@ DEFAULT_HOURS = 6
 MAX_CALLS = 1000
 DEFAULT_CALLS = 50
 CURRENCY = "usd"
+RESOLVE_SECONDS = 60.0
 
 _HEADINGS = {
     "expires_at": "ends",
@@ -224,7 +228,8 @@ def show_calls(arguments: argparse.Namespace) -> Report:
 def serve(arguments: argparse.Namespace) -> Report:
     """Serve until a signal ends it; then the process ends."""
     from shared.decision_log import log_to_stdout
-    from shared.vault.wiring import make_application
+    from shared.settings import read_vault_proxy_settings
+    from shared.vault.wiring import VaultParts
     from shared.vault.wsgi import as_wsgi
 
     try:
@@ -234,11 +239,29 @@ def serve(arguments: argparse.Namespace) -> Report:
             "serving needs gunicorn, which exists for Linux and macOS alone: "
             "`python -m pip install -r requirements.txt`"
         ) from None
-    application = as_wsgi(make_application(arguments.threads))
+    settings = read_vault_proxy_settings()
+    parts = VaultParts(settings, arguments.threads)
     log_to_stdout()
     address = f"{arguments.host}:{arguments.port}"
-    run_web_server(application, address, arguments.threads)
+    beside = partial(_keep_resolving, parts) if settings.serves_calls else None
+    run_web_server(as_wsgi(parts.application), address, arguments.threads, beside)
     return Report({"served": address}, lambda _: None)
+
+
+def _keep_resolving(parts: VaultParts) -> None:
+    """What the function `reconcile` does elsewhere, for as long as the process lives."""
+    from shared import notices
+    from shared.decision_log import describe_defect
+    from shared.errors import ChargeonceError
+
+    while True:
+        try:
+            parts.resolve_holds()
+        except ChargeonceError as error:
+            notices.alarm(f"holds are not resolved now: {error}")
+        except Exception as error:  # noqa: BLE001 (the next round may do)
+            notices.alarm(f"holds could not be resolved: {describe_defect(error)}")
+        time.sleep(RESOLVE_SECONDS)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -29,14 +30,25 @@ class _Server(BaseApplication):  # type: ignore[misc]
         return self._application
 
 
-def run_web_server(application: Callable[..., Any], address: str, threads: int) -> None:
+def run_web_server(
+    application: Callable[..., Any],
+    address: str,
+    threads: int,
+    beside: Callable[[], None] | None = None,
+) -> None:
     """Serve in one worker process until a signal ends it.
 
     Args:
         application: WSGI.
         address: host and port.
         threads: how many requests are handled at once.
+        beside: runs in a thread of that process, and ends with it wherever it is.
     """
+
+    def start_beside(_worker: object) -> None:
+        if beside is not None:
+            threading.Thread(target=beside, daemon=True).start()
+
     _Server(
         application,
         {
@@ -50,5 +62,7 @@ def run_web_server(application: Callable[..., Any], address: str, threads: int) 
             "limit_request_fields": MAX_HEADERS,
             "limit_request_field_size": MAX_HEADER_LINE_BYTES,
             "control_socket_disable": True,
+            # Not before: a thread does not survive the fork.
+            "post_worker_init": start_beside,
         },
     ).run()

@@ -207,7 +207,9 @@ class VaultProxySettings:
         stripe: with the real key; unused where only the admin API is served.
         admin_token: the admin API's own.
         function: Google Cloud's side.
+        scheduler: who may call the timer there.
         worker_threads: how many functions one of Azure's workers runs at once.
+        reconcile_schedule: NCRONTAB of the timer there; None for the usual one.
     """
 
     database_url: str = field(repr=False)
@@ -217,7 +219,9 @@ class VaultProxySettings:
     serves_calls: bool
     serves_admin: bool
     function: FunctionSettings
+    scheduler: CallerSettings
     worker_threads: int
+    reconcile_schedule: str | None
     warnings: tuple[str, ...]
 
 
@@ -435,7 +439,9 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
         serves_calls=serves_calls,
         serves_admin=serves_admin,
         function=_read_function(reader),
+        scheduler=_read_caller(reader, "SCHEDULER"),
         worker_threads=_read_worker_threads(reader),
+        reconcile_schedule=_read_schedule(reader, "RECONCILE_SCHEDULE"),
         warnings=tuple(reader.warnings),
     )
     reader.refuse_problems()
@@ -734,10 +740,13 @@ def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
         topic=reader.text("BILLING_TOPIC"),
         subscription=reader.text("BILLING_SUBSCRIPTION"),
         threads=_read_worker_threads(reader),
-        mint_schedule=reader.matching("MINT_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED) or None,
-        reconcile_schedule=reader.matching("RECONCILE_SCHEDULE", "", _NCRONTAB, _SCHEDULE_EXPECTED)
-        or None,
+        mint_schedule=_read_schedule(reader, "MINT_SCHEDULE"),
+        reconcile_schedule=_read_schedule(reader, "RECONCILE_SCHEDULE"),
     )
+
+
+def _read_schedule(reader: _Reader, name: str) -> str | None:
+    return reader.matching(name, "", _NCRONTAB, _SCHEDULE_EXPECTED) or None
 
 
 def _read_worker_threads(reader: _Reader) -> int:

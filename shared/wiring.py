@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.biller import Biller
 from shared.clock import SystemClock
-from shared.settings import Settings
+from shared.settings import Settings, VaultProxySettings
 from shared.store.migrations import check_schema
 from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
@@ -89,7 +89,7 @@ def build_lists(settings: Settings) -> StripeLists:
     return StripeLists(build_payments(settings), clock, throttle, rules.attempt_seconds)
 
 
-def build_payments(settings: Settings) -> StripePayments:
+def build_payments(settings: Settings | VaultProxySettings) -> StripePayments:
     """Stripe, through its SDK. From here on no SDK logs what it sends or receives.
 
     Some hosts pass on whatever any library logs, at any level: Azure's worker does.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from shared.clock import SystemClock
+from shared.errors import SettingsError
 from shared.once import Once
-from shared.settings import VaultProxySettings, read_vault_proxy_settings
+from shared.settings import VaultProxySettings
 from shared.store.caller import Caller
 from shared.store.migrations import check_schema
+from shared.store.timers import PostgresTimers
 from shared.store.vault import PostgresVault
+from shared.stripe_lists import StripeLists
+from shared.throttle import Throttle
+from shared.timers import RECONCILE_SECONDS
 from shared.vault.admin import VaultAdmin
 from shared.vault.application import VaultApplication
+from shared.vault.holds import resolve_holds_once
 from shared.vault.proxy import Proxy
+from shared.wiring import build_payments
 
 
 class VaultParts:
@@ -30,6 +35,7 @@ class VaultParts:
         self._records = Once(self._open_records)
         self._proxy = Once(self._make_proxy)
         self._admin = Once(self._make_admin)
+        self._lists = Once(self._make_lists)
 
     @property
     def application(self) -> VaultApplication:
@@ -38,6 +44,30 @@ class VaultParts:
             self._proxy.get if self._settings.serves_calls else None,
             self._admin.get if self._settings.serves_admin else None,
         )
+
+    def resolve_holds(self) -> None:
+        """Ask Stripe about the proxy's holds; see `resolve_holds_once`.
+
+        Raises:
+            RecordsUnavailable: the database is away.
+            SchemaMismatch: the database needs `chargeonce migrate`.
+            SettingsError: no calls are served here, so there is no way to Stripe.
+            StripeUnavailable: Stripe is away.
+        """
+        if not self._settings.serves_calls:
+            raise SettingsError(
+                ["VAULT_PROXY_SERVES must be calls or both where holds are resolved"]
+            )
+        timeout_seconds = self._settings.function.timeout_seconds
+        seconds = min(RECONCILE_SECONDS, (timeout_seconds or RECONCILE_SECONDS) / 2)
+        timers = PostgresTimers(self._settings.database_url)
+        resolve_holds_once(timers, self._records.get(), self._lists.get(), SystemClock(), seconds)
+
+    def _make_lists(self) -> StripeLists:
+        stripe, clock = self._settings.stripe, SystemClock()
+        payments, throttle = build_payments(self._settings), Throttle(clock, 0)
+        attempt_seconds = stripe.connect_timeout_seconds + stripe.read_timeout_seconds
+        return StripeLists(payments, clock, throttle, attempt_seconds)
 
     def _open_records(self) -> PostgresVault:
         check_schema(self._settings.database_url)
@@ -60,19 +90,3 @@ class VaultParts:
 
     def _make_admin(self) -> VaultAdmin:
         return VaultAdmin(self._records.get(), self._settings.admin_token or "", SystemClock())
-
-
-def make_application(
-    threads: int | None = None, environment: Mapping[str, str] | None = None
-) -> VaultApplication:
-    """The proxy of this process.
-
-    Args:
-        threads: how many requests are handled at once; by default as functions-framework is told.
-        environment: in place of the process's own.
-
-    Raises:
-        SettingsError: lists what is wrong.
-    """
-    settings = read_vault_proxy_settings(environment)
-    return VaultParts(settings, threads or settings.function.threads).application

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ import pytest
 
 from ops.exit_codes import ExitCode
 from tests.cli.conftest import CommandLine
+from tests.support.processes import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60
@@ -55,12 +55,6 @@ def test_serve_refuses_what_it_cannot_do(
     without_database: CommandLine, arguments: list[str]
 ) -> None:
     assert without_database("vault", "serve", *arguments).code == ExitCode.USAGE
-
-
-def free_port() -> int:
-    """A port on which nobody listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def get(port: int, path: str, served: subprocess.Popen[bytes]) -> int:

@@ -102,6 +102,7 @@ class VaultBench:
 
     def __init__(self, database_url: str, stripe: ControlClient, stripe_url: str) -> None:
         self.stripe = stripe
+        self.stripe_url = stripe_url
         self.database_url = database_url
         self._connection = psycopg.connect(database_url, autocommit=True)
         self.records = PostgresVault(Caller(database_url, 64))
@@ -225,11 +226,16 @@ class VaultBench:
 
     def resolve(self) -> int:
         """Ask Stripe about every hold, now."""
+        self.make_due()
+        lists = StripeLists(self._payments, self._clock, Throttle(self._clock, 0), PATIENCE_SECONDS)
+        return resolve_holds(self.records, lists)
+
+    def make_due(self) -> None:
+        """Let every hold be one that Stripe should be asked about, and no timer be at it."""
         self._connection.execute(
             "UPDATE chargeonce.vault_payments SET due_at = now() WHERE due_at IS NOT NULL"
         )
-        lists = StripeLists(self._payments, self._clock, Throttle(self._clock, 0), PATIENCE_SECONDS)
-        return resolve_holds(self.records, lists)
+        self._connection.execute("DELETE FROM chargeonce.timers")
 
     def let_hours_pass(self, hours: float) -> None:
         """Move the database's and Stripe's time on."""

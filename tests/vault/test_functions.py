@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 import pytest
 
 from local.google_function import GoogleFunction
-from local.stripe_simulator import RunningSimulator
+from local.stripe_simulator import Fault, FaultKind, Match, RunningSimulator
 from shared.errors import SettingsError
 from shared.settings import is_vault_proxy, read_vault_proxy_settings
+from tests.support.pubsub import bearer
 from tests.support.vault import ADMIN_TOKEN, CHARGE, STRIPE_KEY, VaultBench
 
 LONG_TOKEN = ADMIN_TOKEN + "-which-is-long-enough"
@@ -43,6 +44,54 @@ def test_under_functions_framework(vault: VaultBench, environment: Mapping[str, 
     assert vault.moved_cents() == 1000
 
 
+def hold_one(vault: VaultBench, key: str) -> None:
+    """Let a charge be made whose answer is lost: a hold that is due."""
+    vault.fault(Fault(FaultKind.RESET, Match(path="/v1/charges", count=1), acts=True))
+    assert vault.post(key, "/v1/charges", CHARGE, "lost").status == 502
+    vault.make_due()
+
+
+def test_the_scheduled_function(vault: VaultBench, environment: Mapping[str, str]) -> None:
+    """Goal: in a deployment that is the proxy, Cloud Scheduler's reconcile resolves its holds."""
+    account = "scheduler@desk.iam.gserviceaccount.com"
+    key = vault.mint()
+    hold_one(vault, key)
+    settings = {**environment, "SCHEDULER_SERVICE_ACCOUNT": account}
+    with GoogleFunction("reconcile", settings) as function:
+        connection = HTTPConnection(f"127.0.0.1:{function.port}", timeout=60)
+        for email, status in (("else@example.com", 403), (account, 204)):
+            assert vault.money() == (1000, 0)
+            connection.request("POST", "/", b"{}", bearer(email))
+            response = connection.getresponse()
+            assert (response.status, response.read()) == (status, b"")
+        connection.close()
+    assert (vault.money(), vault.moved_cents()) == ((0, 1000), 1000)
+
+
+def test_two_timers_at_once(vault: VaultBench, environment: Mapping[str, str]) -> None:
+    """Goal: what another firing has begun is left to it, and the next round does it anew."""
+    from shared.vault.wiring import VaultParts
+
+    parts = VaultParts(read_vault_proxy_settings(environment), 4)
+    parts.resolve_holds()
+    key = vault.mint()
+    hold_one(vault, key)
+    vault.execute("INSERT INTO chargeonce.timers VALUES ('vault_holds', now() + interval '1 h')")
+    parts.resolve_holds()
+    assert vault.money() == (1000, 0)
+    vault.make_due()
+    parts.resolve_holds()
+    assert vault.money() == (0, 1000)
+
+
+def test_who_serves_no_calls_resolves_no_holds(environment: Mapping[str, str]) -> None:
+    from shared.vault.wiring import VaultParts
+
+    admin = {**environment, "VAULT_PROXY_SERVES": "admin", "STRIPE_API_KEY": ""}
+    with pytest.raises(SettingsError, match="VAULT_PROXY_SERVES"):
+        VaultParts(read_vault_proxy_settings(admin), 4).resolve_holds()
+
+
 def test_without_settings_it_is_closed() -> None:
     environment = {"VAULT_PROXY_SERVES": "none"}
     with GoogleFunction("vault_proxy", environment) as function:
@@ -54,14 +103,15 @@ def test_without_settings_it_is_closed() -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="azure-functions 2.x needs Python 3.13")
 def test_as_an_azure_function(vault: VaultBench, environment: Mapping[str, str]) -> None:
-    """Goal: the function app is the proxy and nothing else."""
+    """Goal: the function app is the proxy and nothing else; its timer resolves what it holds."""
     import azure.functions as func
 
     from azure_function.app import make_app
 
     app = make_app(environment)
-    (function,) = app.get_functions()
-    assert function.get_function_name() == "vault_proxy"
+    functions = {one.get_function_name(): one for one in app.get_functions()}
+    assert functions.keys() == {"vault_proxy", "reconcile"}
+    function = functions["vault_proxy"]
     key = vault.mint()
 
     def call(path: str) -> func.HttpResponse:
@@ -82,6 +132,11 @@ def test_as_an_azure_function(vault: VaultBench, environment: Mapping[str, str])
     assert call("/stripe/v1/%63harges").status_code == 403
     assert call("/stripe/v1/charges?amount=1").status_code == 400
     assert vault.moved_cents() == 1000
+    hold_one(vault, key)
+    functions["reconcile"].get_user_function()(None)
+    assert (vault.money(), vault.moved_cents()) == ((0, 2000), 2000)
+    alone = make_app({**environment, "VAULT_PROXY_SERVES": "admin", "STRIPE_API_KEY": ""})
+    assert [one.get_function_name() for one in alone.get_functions()] == ["vault_proxy"]
 
 
 @pytest.mark.parametrize(
@@ -118,12 +173,14 @@ def test_a_part_that_is_not_served_is_not_there(
     vault: VaultBench, environment: Mapping[str, str]
 ) -> None:
     from shared.vault.incoming import Incoming
-    from shared.vault.wiring import make_application
+    from shared.vault.wiring import VaultParts
 
-    calls = make_application(4, {**environment, "VAULT_PROXY_SERVES": "calls"})
-    admin = make_application(4, {**environment, "VAULT_PROXY_SERVES": "admin"})
+    calls, admin = (
+        VaultParts(read_vault_proxy_settings({**environment, "VAULT_PROXY_SERVES": part}), 4)
+        for part in ("calls", "admin")
+    )
     authorized = {"authorization": f"Bearer {LONG_TOKEN}"}
     listing = Incoming("GET", "/vault/keys", "", authorized, b"")
     reading = Incoming("GET", "/v1/account", "", {"authorization": f"Bearer {vault.mint()}"}, b"")
-    assert [calls.answer(listing).status, admin.answer(listing).status] == [403, 200]
-    assert [calls.answer(reading).status, admin.answer(reading).status] == [200, 403]
+    assert [parts.application.answer(listing).status for parts in (calls, admin)] == [403, 200]
+    assert [parts.application.answer(reading).status for parts in (calls, admin)] == [200, 403]
