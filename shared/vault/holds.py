@@ -80,15 +80,20 @@ def _look(lists: StripeLists, hold: Hold) -> Proof:
 def _find(lists: StripeLists, hold: Hold) -> Proof:
     """Look for what a request made, by its mark. Its absence counts as a failure: not at once."""
     created = {"created[gte]": str(int(hold.opened_at.timestamp()) - MARGIN_SECONDS)}
-    for found in _marked(lists.items("/v1/payment_intents", created), hold.request_mark):
-        return judge_intent(found)
-    for found in _marked(lists.items("/v1/charges", created), hold.request_mark):
-        return judge_charge(found)
-    return Proof(Effect.FAILED)
+    intent = _find_marked(lists.items("/v1/payment_intents", created), hold.request_mark)
+    if intent is not None:
+        return judge_intent(intent)
+    charge = _find_marked(lists.items("/v1/charges", created), hold.request_mark)
+    return judge_charge(charge) if charge is not None else Proof(Effect.FAILED)
 
 
-def _marked(items: Iterator[Mapping[str, Any]], mark: str | None) -> Iterator[Mapping[str, Any]]:
-    for item in items:
+def _find_marked(
+    newest_first: Iterator[Mapping[str, Any]], mark: str | None
+) -> Mapping[str, Any] | None:
+    """The oldest: a request that was sent again after a day has made a newer one of its own."""
+    found = None
+    for item in newest_first:
         metadata = item.get("metadata")
         if isinstance(metadata, Mapping) and metadata.get(MARK_KEY) == mark:
-            yield item
+            found = item
+    return found

@@ -160,6 +160,19 @@ def test_two_requests_with_one_idempotency_key_at_once(vault: VaultBench, path: 
     assert (vault.money(), vault.moved_cents()) == ((0, 1000), 1000)
 
 
+@pytest.mark.parametrize("acts", [True, False])
+def test_a_lost_request_sent_again_after_pruning(vault: VaultBench, acts: bool) -> None:
+    """Goal: it makes a second payment, which is not taken for the first that nobody heard of."""
+    key = vault.mint()
+    vault.fault(Fault(FaultKind.RESET, Match(path="/v1/charges", count=1), acts=acts))
+    assert vault.post(key, "/v1/charges", CHARGE, "key-1").status == 502
+    vault.let_hours_pass(25)
+    assert vault.post(key, "/v1/charges", CHARGE, "key-1").status == 200
+    assert vault.money() == (1000, 1000)
+    vault.resolve()
+    assert (vault.money(), vault.moved_cents()) == ((0, 1000 + acts * 1000), 1000 + acts * 1000)
+
+
 def test_a_replayed_create_counts_the_intent_that_it_made(vault: VaultBench) -> None:
     """Goal: money that moved meanwhile is found by a replay after a day, and counted once."""
     key = vault.mint()
