@@ -22,7 +22,7 @@ locals {
     }
     spend_over_90_percent = {
       severity = "WARNING"
-      filter   = "jsonPayload.event=\"spend_high\""
+      filter   = "jsonPayload.event=\"spend_near_cap\""
       told     = "A run has spent or held more than 90 % of its cap. At the cap events go to the dead letters: chargeonce run raise-cap, if that is right."
     }
     blocked_by_cap = {

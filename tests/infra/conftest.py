@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.planning import Plan, Terraform
+from tests.infra.planning import DATABASE, GCP, VAULT, Plan, Terraform
 from tests.infra.provider_schema import load_schema
 from tests.infra.stand_in_provider import running
 
@@ -29,6 +29,30 @@ def push_plan(terraform: Terraform) -> Plan:
 def pull_plan(terraform: Terraform) -> Plan:
     """The same with a pull subscription."""
     return terraform.plan({"delivery": "pull"})
+
+
+@pytest.fixture(scope="session")
+def development_plan(terraform: Terraform) -> Plan:
+    """What development.tfvars comes to."""
+    return terraform.plan(variables_file=GCP / "development.tfvars")
+
+
+@pytest.fixture(scope="session")
+def production_plan(terraform: Terraform) -> Plan:
+    """What production.tfvars comes to."""
+    return terraform.plan(variables_file=GCP / "production.tfvars")
+
+
+@pytest.fixture(scope="session")
+def database_plan(terraform: Terraform) -> Plan:
+    """The database and its network."""
+    return terraform.plan(root=DATABASE)
+
+
+@pytest.fixture(scope="session")
+def vault_plan(terraform: Terraform) -> Plan:
+    """The spend-cap proxy."""
+    return terraform.plan(root=VAULT)
 
 
 @pytest.fixture(params=["push", "pull"])

@@ -15,9 +15,17 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 GCP: Final = ROOT / "infra" / "gcp"
 PLAN_SECONDS: Final = 60
 
-REQUIRED: Final[Mapping[str, Any]] = {
-    "project": "a-project",
-    "image": f"europe-docker.pkg.dev/a-project/chargeonce/chargeonce@sha256:{'0' * 64}",
+DATABASE: Final = GCP / "database"
+VAULT: Final = GCP / "vault"
+
+_PROJECT: Final = {"project": "a-project"}
+_IMAGE: Final = f"europe-docker.pkg.dev/a-project/chargeonce/chargeonce@sha256:{'0' * 64}"
+_SOURCE: Final = {"source_archive": "source.zip"}
+# What has no default.
+REQUIRED: Final[Mapping[Path, Mapping[str, Any]]] = {
+    GCP: {**_PROJECT, **_SOURCE, "image": _IMAGE},
+    DATABASE: _PROJECT,
+    VAULT: {**_PROJECT, **_SOURCE},
 }
 
 
@@ -80,9 +88,7 @@ class Terraform:
             PlanRefused: Terraform reports an error.
         """
         folder = self._copy(root)
-        given = {**(REQUIRED if root == GCP else {}), **(variables or {})}
-        if root == GCP:
-            given["source_archive"] = str(self._archive())
+        given = {**REQUIRED[root], **(variables or {})}
         (folder / "z.auto.tfvars.json").write_text(json.dumps(given), encoding="utf-8")
         files = [] if variables_file is None else [f"-var-file={variables_file}"]
         options = ["-input=false", "-lock=false", "-refresh=false", "-out=plan"]
@@ -97,12 +103,8 @@ class Terraform:
             # The state would lie in Google Cloud.
             if file.name != "backend.tf":
                 shutil.copy(file, folder)
+        (folder / "source.zip").touch()
         return folder
-
-    def _archive(self) -> Path:
-        archive = self._folder / "source.zip"
-        archive.write_bytes(b"")
-        return archive
 
     def _run(self, folder: Path, command: str, *options: str) -> str:
         done = subprocess.run(

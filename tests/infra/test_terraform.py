@@ -13,12 +13,21 @@ from typing import Any
 
 import pytest
 
-from shared.settings import read_pull_settings, read_push_settings, read_scheduled_settings
+from shared.settings import (
+    read_pull_settings,
+    read_push_settings,
+    read_scheduled_settings,
+    read_vault_proxy_settings,
+)
 from tests.infra.planning import GCP, Plan, PlanRefused, Terraform
 
 DAYS_31 = "2678400s"
 PUBSUB_ITSELF = "serviceAccount:service-google_project.number@gcp-sa-pubsub.iam.gserviceaccount.com"
-SECRETS = {"DATABASE_URL": "postgresql://x", "STRIPE_API_KEY": "rk_test_x"}
+SECRETS = {
+    "DATABASE_URL": "postgresql://x",
+    "STRIPE_API_KEY": "rk_test_x",
+    "VAULT_ADMIN_TOKEN": "x" * 24,
+}
 
 
 def test_it_is_formatted(requires_terraform: Path) -> None:
@@ -128,6 +137,98 @@ COMMON_GRANTS = {
         for secret in ("database-url", "stripe-api-key")
     ),
 }
+
+
+class TestVariableFiles:
+    @pytest.mark.parametrize("name", ["development", "production"])
+    def test_it_is_accepted(self, request: pytest.FixtureRequest, name: str) -> None:
+        """And with it Stripe's limit holds over all instances, 25 requests a second or 100."""
+        plan: Plan = request.getfixturevalue(f"{name}_plan")
+        (service,) = next(plan.of_type("cloudfunctions2_function"))["service_config"]
+        settings = read_push_settings(
+            _function_environment(next(plan.of_type("cloudfunctions2_function")))
+        )
+        instances = service["max_instance_count"] + 1
+        limit = {"development": 25, "production": 100}[name]
+        assert instances * settings.rules.max_requests_per_second <= limit
+        assert settings.run.expected_total_cents or settings.run.expected_total_sql
+
+
+class TestDatabase:
+    def test_it_keeps_what_it_committed(self, database_plan: Plan) -> None:
+        instance = database_plan.only("sql_database_instance")
+        (settings,) = instance["settings"]
+        flags = {each["name"]: each["value"] for each in settings["database_flags"]}
+        (backup,) = settings["backup_configuration"]
+        assert settings["availability_type"] == "REGIONAL"
+        assert flags["synchronous_commit"] == "on"
+        assert backup["point_in_time_recovery_enabled"] is True
+        assert instance["deletion_protection"] is settings["deletion_protection_enabled"] is True
+        assert database_plan.only("sql_database")["deletion_policy"] == "ABANDON"
+
+    def test_it_has_no_address_in_the_internet(self, database_plan: Plan) -> None:
+        (address,) = database_plan.only("sql_database_instance")["settings"][0]["ip_configuration"]
+        assert address["ipv4_enabled"] is False
+        assert address["ssl_mode"] == "ENCRYPTED_ONLY"
+
+    def test_it_allows_every_connection(self, database_plan: Plan, production_plan: Plan) -> None:
+        """Push at its largest, both timers, and ten for people."""
+        (settings,) = database_plan.only("sql_database_instance")["settings"]
+        allowed = next(
+            int(each["value"])
+            for each in settings["database_flags"]
+            if each["name"] == "max_connections"
+        )
+        needed = 0
+        for function in production_plan.of_type("cloudfunctions2_function"):
+            (service,) = function["service_config"]
+            needed += service["max_instance_count"] * service["max_instance_request_concurrency"]
+        assert needed + 10 <= allowed
+
+    def test_its_network_is_what_the_consumers_take(
+        self, database_plan: Plan, terraform: Terraform
+    ) -> None:
+        with_network = terraform.plan(
+            {"network": database_plan.outputs["network"], "delivery": "pull"}
+        )
+        (template,) = with_network.only("cloud_run_v2_worker_pool")["template"]
+        (access,) = template["vpc_access"]
+        assert access["network_interfaces"][0]["subnetwork"] == (
+            "google_compute_subnetwork/chargeonce-run.id"
+        )
+        for function in with_network.of_type("cloudfunctions2_function"):
+            (service,) = function["service_config"]
+            assert service["vpc_connector"] == "google_vpc_access_connector/chargeonce.id"
+
+
+class TestVault:
+    def test_neither_part_holds_the_others_secret(self, vault_plan: Plan) -> None:
+        held: dict[str, set[str]] = {"calls": set(), "admin": set()}
+        for member, role, secret in _grants(vault_plan):
+            if role == "roles/secretmanager.secretAccessor":
+                held[member.removeprefix("vault-").removesuffix(".member")].add(secret)
+        database = "chargeonce-vault-database-url"
+        assert held == {
+            "calls": {database, "chargeonce-vault-stripe-api-key"},
+            "admin": {database, "chargeonce-vault-admin-token"},
+        }
+
+    def test_its_settings_are_complete(self, vault_plan: Plan) -> None:
+        for part in ("calls", "admin"):
+            function = vault_plan.resources[f'google_cloudfunctions2_function.part["{part}"]']
+            settings = read_vault_proxy_settings(_function_environment(function))
+            (service,) = function["service_config"]
+            assert (settings.serves_calls, settings.serves_admin) == (
+                part == "calls",
+                part == "admin",
+            )
+            assert settings.function.threads == service["max_instance_request_concurrency"]
+
+    def test_only_the_network_inside_reaches_it(self, vault_plan: Plan) -> None:
+        """Cloud Run lets everybody call it: the vault key is in the header that it would read."""
+        for function in vault_plan.of_type("cloudfunctions2_function"):
+            (service,) = function["service_config"]
+            assert service["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
 
 
 class TestRights:
