@@ -15,15 +15,15 @@ locals {
       filter   = "jsonPayload.event=\"double_charge_detected\""
       told     = "A second payment exists for a customer and period. Refund one: chargeonce audit names both."
     }
-    in_doubt_too_old = {
+    overdue = {
       severity = "ERROR"
       filter   = "jsonPayload.code=\"overdue\""
       told     = "A record or a kept event has not come to an end for a day (a bank debit: 14 days). chargeonce show tells its story."
     }
-    spend_over_90_percent = {
+    spend_near_cap = {
       severity = "WARNING"
       filter   = "jsonPayload.event=\"spend_near_cap\""
-      told     = "A run has spent or held more than 90 % of its cap. At the cap events go to the dead letters: chargeonce run raise-cap, if that is right."
+      told     = "A run has used 90 % of its cap. At the cap events go to the dead letters: chargeonce run raise-cap, if that is right."
     }
     blocked_by_cap = {
       severity = "ERROR"

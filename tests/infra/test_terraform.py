@@ -224,6 +224,19 @@ class TestVault:
             )
             assert settings.function.threads == service["max_instance_request_concurrency"]
 
+    def test_its_timer_is_called_by_cloud_scheduler_alone(self, vault_plan: Plan) -> None:
+        function = vault_plan.resources["google_cloudfunctions2_function.timer"]
+        settings = read_vault_proxy_settings(_function_environment(function))
+        target = vault_plan.only("cloud_scheduler_job")["http_target"][0]
+        assert settings.serves_calls
+        assert settings.scheduler.auth == "iam"
+        assert (
+            settings.scheduler.service_account == target["oidc_token"][0]["service_account_email"]
+        )
+        assert target["uri"] == f"{_address(function)}.uri"
+        callers = {member for member, _, name in _grants(vault_plan) if name == function["name"]}
+        assert callers == {"vault-timer.member"}
+
     def test_only_the_network_inside_reaches_it(self, vault_plan: Plan) -> None:
         """Cloud Run lets everybody call it: the vault key is in the header that it would read."""
         for function in vault_plan.of_type("cloudfunctions2_function"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,17 +84,15 @@ class TestAlerts:
             "dead_letters",
             "double_charge_detected",
             "function_failed",
-            "in_doubt_too_old",
             "lock_lost",
             "oldest_message",
-            "spend_over_90_percent",
+            "overdue",
+            "spend_near_cap",
             "stripe_auth_failed",
             "timer_failed",
         }
 
     def test_they_wait_for_lines_that_the_program_writes(self, push_plan: Plan) -> None:
-        import re
-
         known = {*map(str, DecisionEvent)}
         for policy in push_plan.of_type("monitoring_alert_policy"):
             for matched in policy["conditions"][0]["condition_matched_log"]:
