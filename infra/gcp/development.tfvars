@@ -1,5 +1,4 @@
 # For trying it out in Stripe's test mode: small, and quick to complain.
-name                 = "chargeonce-dev"
 delivery             = "push"
 max_instances        = 2
 worker_instances     = 1

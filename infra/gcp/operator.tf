@@ -1,5 +1,5 @@
-# The chargeonce command, with the settings and the network of production and without a secret on
-# anybody's desk:  gcloud run jobs execute NAME-command --args=status,--period,2026-11 --wait
+# The chargeonce command, with the settings and the network of what it looks at, and without a secret
+# on anybody's desk: docs/deploy-gcp.md says how it is called.
 
 resource "google_cloud_run_v2_job" "command" {
   name                = "${var.name}-command"

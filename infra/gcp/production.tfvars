@@ -1,5 +1,4 @@
-# Say also: project, and who is told (notification_channels).
-name                 = "chargeonce"
+# What differs from the defaults. Say also who is told (notification_channels).
 delivery             = "push"
 max_instances        = 5
 worker_instances     = 2

@@ -93,12 +93,12 @@ class TestSubscriptions:
             {"dead_letter_topic": topic, "max_delivery_attempts": 100}
         ]
         assert any(each["topic"] == topic for each in either_plan.of_type("pubsub_subscription"))
-        grants = _grants(either_plan)
-        assert (PUBSUB_ITSELF, "roles/pubsub.publisher", topic) in grants
-        assert (PUBSUB_ITSELF, "roles/pubsub.subscriber", events["id"]) in grants
+        given = grants(either_plan)
+        assert (PUBSUB_ITSELF, "roles/pubsub.publisher", topic) in given
+        assert (PUBSUB_ITSELF, "roles/pubsub.subscriber", events["id"]) in given
 
 
-def _grants(plan: Plan) -> set[tuple[str, str, str]]:
+def grants(plan: Plan) -> set[tuple[str, str, str]]:
     """Who has which role on what."""
     return {
         (
@@ -146,7 +146,7 @@ class TestVariableFiles:
         plan: Plan = request.getfixturevalue(f"{name}_plan")
         (service,) = next(plan.of_type("cloudfunctions2_function"))["service_config"]
         settings = read_push_settings(
-            _function_environment(next(plan.of_type("cloudfunctions2_function")))
+            function_environment(next(plan.of_type("cloudfunctions2_function")))
         )
         instances = service["max_instance_count"] + 1
         limit = {"development": 25, "production": 100}[name]
@@ -204,7 +204,7 @@ class TestDatabase:
 class TestVault:
     def test_neither_part_holds_the_others_secret(self, vault_plan: Plan) -> None:
         held: dict[str, set[str]] = {"calls": set(), "admin": set()}
-        for member, role, secret in _grants(vault_plan):
+        for member, role, secret in grants(vault_plan):
             if role == "roles/secretmanager.secretAccessor":
                 held[member.removeprefix("vault-").removesuffix(".member")].add(secret)
         database = "chargeonce-vault-database-url"
@@ -216,7 +216,7 @@ class TestVault:
     def test_its_settings_are_complete(self, vault_plan: Plan) -> None:
         for part in ("calls", "admin"):
             function = vault_plan.resources[f'google_cloudfunctions2_function.part["{part}"]']
-            settings = read_vault_proxy_settings(_function_environment(function))
+            settings = read_vault_proxy_settings(function_environment(function))
             (service,) = function["service_config"]
             assert (settings.serves_calls, settings.serves_admin) == (
                 part == "calls",
@@ -226,7 +226,7 @@ class TestVault:
 
     def test_its_timer_is_called_by_cloud_scheduler_alone(self, vault_plan: Plan) -> None:
         function = vault_plan.resources["google_cloudfunctions2_function.timer"]
-        settings = read_vault_proxy_settings(_function_environment(function))
+        settings = read_vault_proxy_settings(function_environment(function))
         target = vault_plan.only("cloud_scheduler_job")["http_target"][0]
         assert settings.serves_calls
         assert settings.scheduler.auth == "iam"
@@ -234,7 +234,7 @@ class TestVault:
             settings.scheduler.service_account == target["oidc_token"][0]["service_account_email"]
         )
         assert target["uri"] == f"{_address(function)}.uri"
-        callers = {member for member, _, name in _grants(vault_plan) if name == function["name"]}
+        callers = {member for member, _, name in grants(vault_plan) if name == function["name"]}
         assert callers == {"vault-timer.member"}
 
     def test_only_the_network_inside_reaches_it(self, vault_plan: Plan) -> None:
@@ -248,14 +248,14 @@ class TestRights:
     def test_push(self, push_plan: Plan) -> None:
         """The whole list: a right more is a decision, not a slip."""
         subscription = "google_pubsub_subscription/chargeonce-push.id"
-        assert _grants(push_plan) == COMMON_GRANTS | {
+        assert grants(push_plan) == COMMON_GRANTS | {
             (PUBSUB_ITSELF, "roles/pubsub.subscriber", subscription),
             ("pusher.member", "roles/run.invoker", "chargeonce-bill"),
         }
 
     def test_pull(self, pull_plan: Plan) -> None:
         subscription = "google_pubsub_subscription/chargeonce-pull.id"
-        assert _grants(pull_plan) == COMMON_GRANTS | {
+        assert grants(pull_plan) == COMMON_GRANTS | {
             (PUBSUB_ITSELF, "roles/pubsub.subscriber", subscription),
             ("biller.member", "roles/pubsub.subscriber", subscription),
         }
@@ -268,7 +268,7 @@ class TestRights:
             assert service["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
 
 
-def _function_environment(function: Mapping[str, Any]) -> dict[str, str]:
+def function_environment(function: Mapping[str, Any]) -> dict[str, str]:
     (service,) = function["service_config"]
     secrets = {each["key"] for each in service["secret_environment_variables"]}
     return {**service["environment_variables"], **{name: SECRETS[name] for name in secrets}}
@@ -286,7 +286,7 @@ class TestSettings:
 
     def test_the_push_function(self, push_plan: Plan) -> None:
         function = push_plan.resources["google_cloudfunctions2_function.bill[0]"]
-        settings = read_push_settings(_function_environment(function))
+        settings = read_push_settings(function_environment(function))
         (service,) = function["service_config"]
         assert settings.warnings == ()
         assert settings.pubsub.push.auth == "iam"
@@ -301,7 +301,7 @@ class TestSettings:
         jobs = {each["name"]: each for each in either_plan.of_type("cloud_scheduler_job")}
         for name in ("reconcile", "mint"):
             function = either_plan.resources[f'google_cloudfunctions2_function.timer["{name}"]']
-            settings = read_scheduled_settings(_function_environment(function))
+            settings = read_scheduled_settings(function_environment(function))
             job = jobs[f"chargeonce-{name}"]
             (target,) = job["http_target"]
             (token,) = target["oidc_token"]
