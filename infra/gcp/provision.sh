@@ -17,6 +17,15 @@ vault) folder="$here/vault" variables="-var-file=../build.auto.tfvars" ;;
     ;;
 esac
 
+gcloud services enable --project="$PROJECT" \
+    artifactregistry.googleapis.com cloudbuild.googleapis.com cloudfunctions.googleapis.com \
+    cloudresourcemanager.googleapis.com cloudscheduler.googleapis.com compute.googleapis.com \
+    iam.googleapis.com monitoring.googleapis.com pubsub.googleapis.com run.googleapis.com \
+    secretmanager.googleapis.com servicenetworking.googleapis.com sqladmin.googleapis.com \
+    vpcaccess.googleapis.com
+# The account that moves dead letters: in a new project it is not there yet to be granted anything.
+gcloud beta services identity create --service=pubsub.googleapis.com --project="$PROJECT"
+
 # Whoever loses Terraform's state has to import everything again, so old versions of it are kept.
 bucket="$PROJECT-$NAME-terraform"
 if ! gcloud storage buckets describe "gs://$bucket" --project="$PROJECT" >/dev/null 2>&1; then

@@ -180,7 +180,7 @@ variable "reconcile_schedule" {
 variable "mint_schedule" {
   description = "When the run of the period that is due is opened."
   type        = string
-  default     = "0 0 1 * *"
+  default     = "0 3 1 * *"
 }
 
 # Secrets: made by secrets.sh, named here with the version that is in use.

@@ -40,7 +40,6 @@ RESOURCES: Final = (
     "logging_metric",
     "monitoring_alert_policy",
     "project_iam_member",
-    "project_service",
     "pubsub_subscription",
     "pubsub_subscription_iam_member",
     "pubsub_topic",

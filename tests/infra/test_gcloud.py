@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from azure_function.blueprint import USUAL_MINT_SCHEDULE, USUAL_RECONCILE_SCHEDULE
 from local.pubsub_emulator_gcloud import GcloudPubsubEmulator
 from tests.infra.gcloud import Call, Desk, documented_commands, judge
 from tests.infra.planning import GCP, ROOT, Plan, Terraform
@@ -184,6 +185,12 @@ class TestScripts:
         done = Desk(tmp_path).try_to_run("gcloud/pubsub.sh", DELIVERY="both")
         assert done.returncode == 2
         assert "delivered twice" in done.stderr
+
+    def test_the_timers_have_the_moments_of_azures(self, plans: Mapping[str, Plan]) -> None:
+        """NCRONTAB has the seconds in front."""
+        jobs = {each["name"]: each for each in plans["push"].of_type("cloud_scheduler_job")}
+        assert f"0 {jobs[f'{NAME}-reconcile']['schedule']}" == USUAL_RECONCILE_SCHEDULE
+        assert f"0 {jobs[f'{NAME}-mint']['schedule']}" == USUAL_MINT_SCHEDULE
 
     def test_functions_get_what_gcloudignore_lets_through(self) -> None:
         """What Terraform deploys is archived by name; gcloud uploads what the file says."""

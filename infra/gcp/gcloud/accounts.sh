@@ -4,6 +4,12 @@
 #   PROJECT=my-project sh infra/gcp/gcloud/accounts.sh
 . "$(dirname "$0")/common.sh"
 
+gcloud services enable --project="$PROJECT" \
+    artifactregistry.googleapis.com cloudbuild.googleapis.com cloudfunctions.googleapis.com \
+    cloudscheduler.googleapis.com iam.googleapis.com pubsub.googleapis.com run.googleapis.com
+# The account that moves dead letters: in a new project it is not there yet to be granted anything.
+gcloud beta services identity create --service=pubsub.googleapis.com --project="$PROJECT"
+
 for account in biller timers pusher scheduler; do
     gcloud iam service-accounts create "$NAME-$account" --project="$PROJECT"
 done

@@ -50,4 +50,4 @@ deploy_function mint mint_vault_key "$timers" 1 1 "SCHEDULER_SERVICE_ACCOUNT=$sc
 let_invoke reconcile "$scheduler"
 let_invoke mint "$scheduler"
 schedule reconcile '*/5 * * * *'
-schedule mint '0 0 1 * *'
+schedule mint '0 3 1 * *'
