@@ -57,13 +57,8 @@ WHERE made.key_id = %s AND (%s::timestamptz IS NULL OR made.called_at < %s)
 ORDER BY made.called_at DESC
 LIMIT %s
 """
-_FIND_KEY = f"""
-SELECT
-    {_KEY_COLUMNS},
-    (SELECT kept.amount_cents FROM chargeonce.vault_payments AS kept WHERE kept.payment_id = %s)
-FROM chargeonce.vault_keys AS source
-WHERE source.key_id = %s
-"""
+_FIND_KEY = f"SELECT {_KEY_COLUMNS} FROM chargeonce.vault_keys AS source WHERE source.key_id = %s"
+_FIND_AMOUNT = "SELECT amount_cents FROM chargeonce.vault_payments WHERE payment_id = %s"
 _REFUSE = "SELECT chargeonce.vault_refuse(%s, %s, %s, %s)"
 _ADMIT = """
 SELECT verdict, payment_row, cap_cents, used_cents
@@ -115,10 +110,15 @@ class PostgresVault:
         found = self._caller.run(_LIST_CALLS, [key_id, before, before, limit])
         return [CallLine(*row) for row in found]
 
-    def find_key(self, key_id: str, payment_id: str | None) -> tuple[VaultKey, int | None] | None:
+    def find_key(self, key_id: str) -> VaultKey | None:
         """See `VaultRecords.find_key`."""
-        found = self._caller.run(_FIND_KEY, [payment_id, key_id])
-        return (_read_key(found[0][:-1]), found[0][-1]) if found else None
+        found = self._caller.run(_FIND_KEY, [key_id])
+        return _read_key(found[0]) if found else None
+
+    def find_amount(self, payment_id: str) -> int | None:
+        """See `VaultRecords.find_amount`."""
+        found = self._caller.run(_FIND_AMOUNT, [payment_id])
+        return int(found[0][0]) if found else None
 
     def refuse(self, call_id: str, key_id: str, endpoint: str, verdict: str) -> None:
         """See `VaultRecords.refuse`."""

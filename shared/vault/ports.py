@@ -150,8 +150,11 @@ class VaultRecords(Protocol):
     def list_calls(self, key_id: str, before: datetime | None, limit: int) -> Sequence[CallLine]:
         """A key's calls, newest first, made before a moment."""
 
-    def find_key(self, key_id: str, payment_id: str | None) -> tuple[VaultKey, int | None] | None:
-        """The key, and the amount of a PaymentIntent where it is known; None without the key."""
+    def find_key(self, key_id: str) -> VaultKey | None:
+        """The key; None when there is none. Whether it still works, `admit` says."""
+
+    def find_amount(self, payment_id: str) -> int | None:
+        """What a PaymentIntent is for, in cents; None where it is not known."""
 
     def refuse(self, call_id: str, key_id: str, endpoint: str, verdict: str) -> None:
         """Note a call that was refused without a look at its amount."""

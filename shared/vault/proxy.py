@@ -19,7 +19,6 @@ from shared.vault.incoming import (
     MARK_PARAMETER,
     Call,
     Incoming,
-    named_payment,
     read_call,
 )
 from shared.vault.judging import judge, judge_intent
@@ -43,6 +42,7 @@ from shared.vault.refusal import (
 )
 
 BAD_GATEWAY = 502
+MOST_KEYS_KEPT = 1000
 _RETURNED_HEADERS = (
     "content-type",
     "idempotent-replayed",
@@ -78,6 +78,7 @@ class Proxy:
         self._records = records
         self._upstream = upstream
         self._clock = clock
+        self._keys: dict[str, VaultKey] = {}
 
     def forward(self, incoming: Incoming) -> Outgoing:
         """Answer one call.
@@ -87,19 +88,30 @@ class Proxy:
             RecordsUnavailable: the database is away; Stripe got nothing.
         """
         token = _read_authorization(incoming.headers)
-        found = self._records.find_key(token.key_id, named_payment(incoming.path))
-        if found is None or not found[0].is_held_by(token):
-            raise _unknown_key()
-        key, known_cents = found
+        key = self._find_key(token)
         call_id = self._clock.token()
         call = self._read_call(incoming, key, call_id)
-        spending = self._spending_of(call, known_cents, call_id)
+        spending = self._spending_of(call, call_id)
         if spending is not None and spending.request_mark is not None:
             call = _marked(call, spending.request_mark, call_id)
         admission = self._records.admit(call_id, key.key_id, _endpoint(call), spending)
         if admission.verdict is not Admission.ADMITTED:
             raise _refusal_of(admission, spending.amount_cents if spending else 0)
         return self._send(key, call, call_id, admission)
+
+    def _find_key(self, token: Token) -> VaultKey:
+        """The key of a token.
+
+        Kept in memory for what never changes of it: its hash and its endpoints. Whether it still
+        works and what is spent, the records say at each call.
+        """
+        key = self._keys.get(token.key_id) or self._records.find_key(token.key_id)
+        if key is None or not key.is_held_by(token):
+            raise _unknown_key()
+        if len(self._keys) >= MOST_KEYS_KEPT:
+            self._keys.clear()
+        self._keys[key.key_id] = key
+        return key
 
     def _read_call(self, incoming: Incoming, key: VaultKey, call_id: str) -> Call:
         try:
@@ -109,7 +121,7 @@ class Proxy:
             self._records.refuse(call_id, key.key_id, endpoint, str(refusal.code))
             raise
 
-    def _spending_of(self, call: Call, known_cents: int | None, call_id: str) -> Spending | None:
+    def _spending_of(self, call: Call, call_id: str) -> Spending | None:
         """What the call may spend; None when it moves no money."""
         if not call.confirms:
             return None
@@ -118,7 +130,7 @@ class Proxy:
             mark = hashlib.sha256(request_key.encode()).hexdigest()[:32]
             return Spending(None, request_key, mark, call.amount_cents or 0)
         payment_id = call.payment_id or ""
-        amount_cents = known_cents or self._look_up(payment_id, call)
+        amount_cents = self._records.find_amount(payment_id) or self._look_up(payment_id, call)
         if amount_cents is None:
             return None
         if call.amount_cents is not None and call.amount_cents > amount_cents:

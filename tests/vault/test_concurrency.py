@@ -40,9 +40,8 @@ class CheckThenCount:
     ) -> AdmissionResult:
         """See `VaultRecords.admit`, which this gets wrong."""
         assert spending is not None
-        found = self._records.find_key(key_id, None)
-        assert found is not None
-        key = found[0]
+        key = self._records.find_key(key_id)
+        assert key is not None
         if key.held_cents + key.spent_cents + spending.amount_cents > key.daily_cap_cents:
             return AdmissionResult(Admission.OVER_DAILY_CAP, None, None, None)
         with self._lock:

@@ -209,8 +209,8 @@ def test_a_key_that_ends_between_the_look_and_the_hold(
     key = vault.mint()
     find = vault.records.find_key
 
-    def find_and_end(key_id: str, payment_id: str | None) -> tuple[VaultKey, int | None] | None:
-        found = find(key_id, payment_id)
+    def find_and_end(key_id: str) -> VaultKey | None:
+        found = find(key_id)
         vault.execute(f"UPDATE chargeonce.vault_keys SET {change}")
         return found
 
