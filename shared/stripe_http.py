@@ -7,9 +7,14 @@ because it sees the connection being made, it knows whether a failed request was
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import os
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,6 +70,63 @@ class Exchange:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
             except OSError:
                 return  # it ended by itself in this very moment
+
+
+@dataclass(order=True, slots=True)
+class _Watched:
+    """An exchange under watch; None when it has ended."""
+
+    deadline: float
+    number: int
+    exchange: Exchange | None = field(compare=False)
+
+
+class _Watchdog:
+    """Cuts exchanges off at their deadlines: one thread, since one for each would cost as much as
+    the request itself."""
+
+    def __init__(self) -> None:
+        self._watched: list[_Watched] = []
+        self._numbers = itertools.count()
+        self._is_sooner = threading.Condition()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    @contextmanager
+    def watching(self, exchange: Exchange) -> Iterator[None]:
+        """Watch an exchange from now on, for as long as it may take."""
+        deadline = time.monotonic() + exchange.timeout_seconds
+        watched = _Watched(deadline, next(self._numbers), exchange)
+        with self._is_sooner:
+            heapq.heappush(self._watched, watched)
+            if self._watched[0] is watched:
+                self._is_sooner.notify()
+        try:
+            yield
+        finally:
+            # Its place is left until its time, without what it held.
+            watched.exchange = None
+
+    def _run(self) -> None:
+        while True:
+            exchange = self._wait_for_deadline()
+            if exchange is not None:
+                exchange.cut_off()
+
+    def _wait_for_deadline(self) -> Exchange | None:
+        with self._is_sooner:
+            while not self._watched or self._watched[0].deadline > time.monotonic():
+                next_deadline = self._watched[0].deadline if self._watched else None
+                self._is_sooner.wait(next_deadline and next_deadline - time.monotonic())
+            return heapq.heappop(self._watched).exchange
+
+
+_watchdogs: dict[int, _Watchdog] = {}
+
+
+def _watchdog() -> _Watchdog:
+    """That of this process: a thread does not survive a fork."""
+    process_id = os.getpid()
+    return _watchdogs.get(process_id) or _watchdogs.setdefault(process_id, _Watchdog())
 
 
 _current = threading.local()
@@ -142,17 +204,13 @@ class WatchedClient(stripe.HTTPClient):
             stripe.APIConnectionError: nothing complete came back.
         """
         exchange = _exchange()
-        watchdog = threading.Timer(exchange.timeout_seconds, exchange.cut_off)
-        watchdog.daemon = True
-        watchdog.start()
         try:
-            response = self._send(method, url, headers, post_data)
+            with _watchdog().watching(exchange):
+                response = self._send(method, url, headers, post_data)
         except Exception as error:  # noqa: BLE001 (whatever it was, the SDK must get its own kind)
             problem = "deadline" if exchange.is_cut_off else _name_problem(error)
             exchange.outcome = NoResponse(exchange.may_be_sent, problem)
             raise stripe.APIConnectionError(problem) from None  # type: ignore[no-untyped-call]
-        finally:
-            watchdog.cancel()
         exchange.outcome = response
         return response.body.decode("utf-8", "replace"), response.status, response.headers
 
