@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MAX_PORT = 65_535
 MAX_THREADS = 500
+MAX_PROCESSES = 64
 DEFAULT_THREADS = 32
 MAX_HOURS = 24 * 366
 DEFAULT_HOURS = 6
@@ -146,7 +147,14 @@ def _add_serve(actions: Commands) -> None:
         type=whole_number(MAX_THREADS),
         default=DEFAULT_THREADS,
         metavar="N",
-        help="how many requests are handled at once (%(default)s)",
+        help="how many requests each process handles at once (%(default)s)",
+    )
+    command.add_argument(
+        "--processes",
+        type=whole_number(MAX_PROCESSES),
+        default=1,
+        metavar="N",
+        help="one for each core lets it use them all (%(default)s)",
     )
 
 
@@ -244,7 +252,8 @@ def serve(arguments: argparse.Namespace) -> Report:
     log_to_stdout()
     address = f"{arguments.host}:{arguments.port}"
     beside = partial(_keep_resolving, parts) if settings.serves_calls else None
-    run_web_server(as_wsgi(parts.application), address, arguments.threads, beside)
+    application = as_wsgi(parts.application)
+    run_web_server(application, address, arguments.threads, arguments.processes, beside)
     return Report({"served": address}, lambda _: None)
 
 

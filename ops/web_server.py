@@ -34,15 +34,17 @@ def run_web_server(
     application: Callable[..., Any],
     address: str,
     threads: int,
+    processes: int,
     beside: Callable[[], None] | None = None,
 ) -> None:
-    """Serve in one worker process until a signal ends it.
+    """Serve in worker processes until a signal ends them.
 
     Args:
         application: WSGI.
         address: host and port.
-        threads: how many requests are handled at once.
-        beside: runs in a thread of that process, and ends with it wherever it is.
+        threads: how many requests each process handles at once.
+        processes: how many there are.
+        beside: runs in a thread of each process, and ends with it wherever it is.
     """
 
     def start_beside(_worker: object) -> None:
@@ -53,7 +55,7 @@ def run_web_server(
         application,
         {
             "bind": address,
-            "workers": 1,
+            "workers": processes,
             "worker_class": "gthread",
             "threads": threads,
             "keepalive": KEEP_ALIVE_SECONDS,

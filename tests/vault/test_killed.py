@@ -29,6 +29,7 @@ def serving(vault: VaultBench) -> Iterator[Callable[[], None]]:
     """A proxy in a process of its own, to which the bench sends; yields what kills it."""
     vault.port = free_port()
     command = [sys.executable, "-m", "ops", "vault", "serve", "--port", str(vault.port)]
+    command += ["--processes", "2"]
     environment = {
         **os.environ,
         "DATABASE_URL": vault.database_url,
