@@ -43,6 +43,9 @@ ACK_SECONDS = 30.0
 SHUTDOWN_SECONDS = 7.0
 FIRST_RECONNECT_SECONDS = 1.0
 LONGEST_RECONNECT_SECONDS = 60.0
+# CPython runs a signal's handler between two steps of the main thread, and only then. A signal that
+# comes in the moment before a wait, or that another thread takes, does not end that wait.
+LONGEST_WAIT_SECONDS = 0.5
 
 EXIT_OK = 0
 EXIT_SETTINGS = 3
@@ -197,7 +200,7 @@ class PullWorker:
         streaming = self._open_stream()
         streaming.add_done_callback(lambda _: self._wakeups.put(None))
         while not (self._is_stopping or streaming.done()):
-            self._wakeups.get()
+            self._wait(LONGEST_WAIT_SECONDS)
         if self._is_stopping:
             _finish(streaming)
             return None
@@ -223,8 +226,11 @@ class PullWorker:
     def _pause(self, seconds: float) -> None:
         until = self._clock.monotonic() + seconds
         while not self._is_stopping and (remaining := until - self._clock.monotonic()) > 0:
-            with contextlib.suppress(queue.Empty):
-                self._wakeups.get(timeout=remaining)
+            self._wait(min(remaining, LONGEST_WAIT_SECONDS))
+
+    def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._wakeups.get(timeout=seconds)
 
     def _reconnect_seconds(self, failures: int) -> float:
         longest = min(FIRST_RECONNECT_SECONDS * 2.0 ** min(failures, 10), LONGEST_RECONNECT_SECONDS)
@@ -233,8 +239,8 @@ class PullWorker:
 
 def _finish(streaming: Any) -> None:
     """End a stream; what is being handled may come to its end, for a while."""
-    streaming.cancel()
     try:
+        streaming.cancel()
         streaming.result(timeout=SHUTDOWN_SECONDS)
     except TimeoutError:
         notices.warn("some messages were still being handled; they will be delivered again")

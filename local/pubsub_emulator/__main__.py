@@ -6,6 +6,7 @@ import ipaddress
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Final
@@ -17,6 +18,7 @@ from local.pubsub_emulator.process import CONTROL_PREFIX, READY_PREFIX
 from local.pubsub_emulator.settings import LONGEST_ACK_DEADLINE_SECONDS, Limits
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+LOOK_SECONDS: Final = 0.1
 
 _DESCRIPTION: Final = """\
 A Google Cloud Pub/Sub on the desk, without gcloud or Java, for the unmodified Google client.
@@ -81,7 +83,10 @@ def _serve(emulator: PubsubEmulator, options: argparse.Namespace, stop: threadin
         if options.control_port is not None:
             print(f"{CONTROL_PREFIX}{emulator.control_url}", flush=True)
         print(f"{READY_PREFIX}{emulator.host_and_port}", flush=True)
-        stop.wait()
+        # Not `stop.wait()`: a signal in the moment before it, or to another thread, does not end
+        # it, and a handler that interrupts it may wait for ever for its lock.
+        while not stop.is_set():
+            time.sleep(LOOK_SECONDS)
 
 
 @contextlib.contextmanager
@@ -91,9 +96,7 @@ def _stop_on_signal() -> Iterator[threading.Event]:
     def on_signal(_: int, __: FrameType | None) -> None:
         stop.set()
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     try:
         yield stop
     finally:

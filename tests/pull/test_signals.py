@@ -154,6 +154,16 @@ def test_sigterm_is_heard_while_the_worker_starts(desk: PullDesk) -> None:
     assert seconds < SHUTDOWN_SECONDS
 
 
+def test_sigterm_is_heard_by_a_worker_whose_wait_it_does_not_interrupt(desk: PullDesk) -> None:
+    """Goal: it ends in time too when the signal reaches another thread than the one that waits."""
+    desk.publish(desk.customer("waiting"))
+    with desk.process("tests.support.uninterrupted_worker") as process:
+        wait_until(desk.is_drained)
+        status, seconds = process.end(signal.SIGTERM)
+    assert (status, seconds < SHUTDOWN_SECONDS) == (0, True)
+    assert_charged_once(desk, ["waiting"])
+
+
 def test_settings_that_are_wrong_are_told_and_end_it(desk: PullDesk) -> None:
     """Goal: a worker that cannot work says why on one line of JSON, and has its own exit status."""
     with desk.process(PUBSUB_SUBSCRIPTION="", STRIPE_API_KEY="") as process:
