@@ -47,22 +47,13 @@ resource "google_project_iam_member" "builder_builds" {
 
 # Who may call which function. Nobody else may, and no function is open to everybody.
 
-resource "google_cloud_run_v2_service_iam_member" "pusher_invokes_bill" {
-  count = var.delivery == "push" ? 1 : 0
+resource "google_cloud_run_v2_service_iam_member" "caller" {
+  for_each = local.functions
 
-  name     = google_cloudfunctions2_function.bill[0].name
+  name     = google_cloudfunctions2_function.this[each.key].name
   location = var.region
   role     = "roles/run.invoker"
-  member   = google_service_account.pusher[0].member
-}
-
-resource "google_cloud_run_v2_service_iam_member" "scheduler_invokes_timer" {
-  for_each = google_cloudfunctions2_function.timer
-
-  name     = each.value.name
-  location = var.region
-  role     = "roles/run.invoker"
-  member   = google_service_account.scheduler.member
+  member   = each.value.caller
 }
 
 # Pub/Sub, beyond what Pub/Sub's own account has (pubsub.tf).
@@ -76,7 +67,7 @@ resource "google_pubsub_topic_iam_member" "biller_publishes_dead_letters" {
 resource "google_pubsub_subscription_iam_member" "biller_pulls" {
   count = var.delivery == "pull" ? 1 : 0
 
-  subscription = google_pubsub_subscription.pull[0].id
+  subscription = google_pubsub_subscription.events.id
   role         = "roles/pubsub.subscriber"
   member       = google_service_account.biller.member
 }

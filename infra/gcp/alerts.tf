@@ -45,9 +45,10 @@ locals {
       filter   = "jsonPayload.event=\"stripe_auth_failed\""
       told     = "Stripe refuses the key: nothing is charged until it is replaced."
     }
+    # Decisions have alerts of their own, and 503 is how a pushed event is left until later.
     function_failed = {
       severity = "ERROR"
-      filter   = "severity>=ERROR AND NOT jsonPayload.event:* AND NOT jsonPayload.code=\"overdue\""
+      filter   = "severity>=ERROR AND NOT jsonPayload.event:* AND NOT httpRequest.status=503"
       told     = "Something failed or is set wrongly; the log line names it."
     }
   }
@@ -114,7 +115,7 @@ resource "google_monitoring_alert_policy" "oldest_message" {
   conditions {
     display_name = "an event waits for more than ${var.oldest_message_hours} h"
     condition_threshold {
-      filter          = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${local.events_subscription.name}\" AND metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\""
+      filter          = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${google_pubsub_subscription.events.name}\" AND metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\""
       comparison      = "COMPARISON_GT"
       threshold_value = var.oldest_message_hours * 3600
       duration        = "0s"

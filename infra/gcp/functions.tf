@@ -27,62 +27,35 @@ resource "google_storage_bucket_object" "source" {
   source = var.source_archive
 }
 
-resource "google_cloudfunctions2_function" "bill" {
-  count = var.delivery == "push" ? 1 : 0
+locals {
+  # Push needs bill, and each way the timers: what Azure has as timers is called by Cloud Scheduler.
+  functions = merge(local.timers, var.delivery == "pull" ? {} : {
+    bill = {
+      entry_point = "bill"
+      description = "Charges what Pub/Sub pushes"
+      account     = google_service_account.biller.email
+      caller      = google_service_account.pusher[0].member
+      concurrency = var.concurrency
+      instances   = var.max_instances
+      settings    = { PUBSUB_PUSH_SERVICE_ACCOUNT = google_service_account.pusher[0].email }
+    }
+  })
 
-  name        = "${var.name}-bill"
-  location    = var.region
-  description = "Charges what Pub/Sub pushes"
-
-  build_config {
-    runtime         = "python313"
-    entry_point     = "bill"
-    service_account = google_service_account.builder.id
-
-    source {
-      storage_source {
-        bucket = google_storage_bucket.source.name
-        object = google_storage_bucket_object.source.name
-      }
+  timers = {
+    for name, timer in local.schedules : name => {
+      entry_point = timer.entry_point
+      description = timer.description
+      account     = google_service_account.timers.email
+      caller      = google_service_account.scheduler.member
+      concurrency = 1
+      instances   = 1
+      settings    = { SCHEDULER_SERVICE_ACCOUNT = google_service_account.scheduler.email }
     }
   }
-
-  service_config {
-    service_account_email            = google_service_account.biller.email
-    ingress_settings                 = "ALLOW_INTERNAL_ONLY"
-    all_traffic_on_latest_revision   = true
-    available_cpu                    = "1"
-    available_memory                 = "512Mi"
-    timeout_seconds                  = var.function_timeout_seconds
-    max_instance_request_concurrency = var.concurrency
-    max_instance_count               = var.max_instances
-    vpc_connector                    = var.network == null ? null : var.network.connector
-    vpc_connector_egress_settings    = var.network == null ? null : "PRIVATE_RANGES_ONLY"
-
-    environment_variables = merge(local.function_settings, {
-      PUBSUB_PUSH_SERVICE_ACCOUNT = google_service_account.pusher[0].email
-    })
-
-    dynamic "secret_environment_variables" {
-      for_each = local.secrets
-      content {
-        key        = secret_environment_variables.key
-        project_id = var.project
-        secret     = secret_environment_variables.value.secret
-        version    = secret_environment_variables.value.version
-      }
-    }
-  }
-
-  depends_on = [
-    google_project_iam_member.builder_builds,
-    google_secret_manager_secret_iam_member.reads,
-  ]
 }
 
-# What Azure has as timers: HTTP functions that Cloud Scheduler calls.
-resource "google_cloudfunctions2_function" "timer" {
-  for_each = local.timers
+resource "google_cloudfunctions2_function" "this" {
+  for_each = local.functions
 
   name        = "${var.name}-${each.key}"
   location    = var.region
@@ -102,20 +75,21 @@ resource "google_cloudfunctions2_function" "timer" {
   }
 
   service_config {
-    service_account_email            = google_service_account.timers.email
+    service_account_email            = each.value.account
     ingress_settings                 = "ALLOW_INTERNAL_ONLY"
     all_traffic_on_latest_revision   = true
     available_cpu                    = "1"
     available_memory                 = "512Mi"
     timeout_seconds                  = var.function_timeout_seconds
-    max_instance_request_concurrency = 1
-    max_instance_count               = 1
+    max_instance_request_concurrency = each.value.concurrency
+    max_instance_count               = each.value.instances
     vpc_connector                    = var.network == null ? null : var.network.connector
     vpc_connector_egress_settings    = var.network == null ? null : "PRIVATE_RANGES_ONLY"
 
-    environment_variables = merge(local.function_settings, {
-      THREADS                   = "1"
-      SCHEDULER_SERVICE_ACCOUNT = google_service_account.scheduler.email
+    environment_variables = merge(local.settings, each.value.settings, {
+      # One thread for each request that an instance is given, one connection for each thread.
+      THREADS                   = tostring(each.value.concurrency)
+      CLOUD_RUN_TIMEOUT_SECONDS = tostring(var.function_timeout_seconds)
     })
 
     dynamic "secret_environment_variables" {

@@ -5,7 +5,7 @@ output "topic" {
 
 output "subscription" {
   description = "Where they are taken from."
-  value       = local.events_subscription.id
+  value       = google_pubsub_subscription.events.id
 }
 
 output "dead_letter_subscription" {

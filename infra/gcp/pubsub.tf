@@ -3,8 +3,6 @@ locals {
   retention      = "2678400s"
   never_expires  = ""
   pubsub_service = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
-
-  events_subscription = var.delivery == "push" ? google_pubsub_subscription.push[0] : google_pubsub_subscription.pull[0]
 }
 
 resource "google_pubsub_topic" "events" {
@@ -13,22 +11,23 @@ resource "google_pubsub_topic" "events" {
   message_retention_duration = local.retention
 }
 
-# One of the two subscriptions exists. They differ in how they deliver, and in nothing else.
+# One subscription, pushed or pulled: with two, every event would be delivered twice.
+resource "google_pubsub_subscription" "events" {
+  name                         = "${var.name}-${var.delivery}"
+  topic                        = google_pubsub_topic.events.id
+  ack_deadline_seconds         = var.ack_deadline_seconds
+  message_retention_duration   = local.retention
+  enable_exactly_once_delivery = var.exactly_once_delivery
 
-resource "google_pubsub_subscription" "push" {
-  count = var.delivery == "push" ? 1 : 0
+  dynamic "push_config" {
+    for_each = var.delivery == "push" ? [google_cloudfunctions2_function.this["bill"].service_config[0].uri] : []
+    content {
+      push_endpoint = push_config.value
 
-  name                       = "${var.name}-push"
-  topic                      = google_pubsub_topic.events.id
-  ack_deadline_seconds       = var.ack_deadline_seconds
-  message_retention_duration = local.retention
-
-  push_config {
-    push_endpoint = google_cloudfunctions2_function.bill[0].service_config[0].uri
-
-    oidc_token {
-      service_account_email = google_service_account.pusher[0].email
-      audience              = google_cloudfunctions2_function.bill[0].service_config[0].uri
+      oidc_token {
+        service_account_email = google_service_account.pusher[0].email
+        audience              = push_config.value
+      }
     }
   }
 
@@ -48,31 +47,7 @@ resource "google_pubsub_subscription" "push" {
   }
 
   # Pushed before it may be invoked, an event would use up deliveries for nothing.
-  depends_on = [google_cloud_run_v2_service_iam_member.pusher_invokes_bill]
-}
-
-resource "google_pubsub_subscription" "pull" {
-  count = var.delivery == "pull" ? 1 : 0
-
-  name                         = "${var.name}-pull"
-  topic                        = google_pubsub_topic.events.id
-  ack_deadline_seconds         = var.ack_deadline_seconds
-  message_retention_duration   = local.retention
-  enable_exactly_once_delivery = var.exactly_once_delivery
-
-  expiration_policy {
-    ttl = local.never_expires
-  }
-
-  retry_policy {
-    minimum_backoff = "${var.minimum_backoff_seconds}s"
-    maximum_backoff = "${var.maximum_backoff_seconds}s"
-  }
-
-  dead_letter_policy {
-    dead_letter_topic     = google_pubsub_topic.dead_letters.id
-    max_delivery_attempts = var.max_delivery_attempts
-  }
+  depends_on = [google_cloud_run_v2_service_iam_member.caller]
 }
 
 resource "google_pubsub_topic" "dead_letters" {
@@ -109,7 +84,7 @@ resource "google_pubsub_topic_iam_member" "pubsub_publishes_dead_letters" {
 }
 
 resource "google_pubsub_subscription_iam_member" "pubsub_takes_from_subscription" {
-  subscription = local.events_subscription.id
+  subscription = google_pubsub_subscription.events.id
   role         = "roles/pubsub.subscriber"
   member       = local.pubsub_service
 }

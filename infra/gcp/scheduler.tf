@@ -1,5 +1,5 @@
 locals {
-  timers = {
+  schedules = {
     reconcile = {
       entry_point = "reconcile"
       schedule    = var.reconcile_schedule
@@ -14,7 +14,7 @@ locals {
 }
 
 resource "google_cloud_scheduler_job" "timer" {
-  for_each = local.timers
+  for_each = local.schedules
 
   name             = "${var.name}-${each.key}"
   region           = var.region
@@ -31,14 +31,14 @@ resource "google_cloud_scheduler_job" "timer" {
   }
 
   http_target {
-    uri         = google_cloudfunctions2_function.timer[each.key].service_config[0].uri
+    uri         = google_cloudfunctions2_function.this[each.key].service_config[0].uri
     http_method = "POST"
 
     oidc_token {
       service_account_email = google_service_account.scheduler.email
-      audience              = google_cloudfunctions2_function.timer[each.key].service_config[0].uri
+      audience              = google_cloudfunctions2_function.this[each.key].service_config[0].uri
     }
   }
 
-  depends_on = [google_cloud_run_v2_service_iam_member.scheduler_invokes_timer]
+  depends_on = [google_cloud_run_v2_service_iam_member.caller]
 }

@@ -14,12 +14,6 @@ locals {
     STRIPE_MAX_REQUESTS_PER_SECOND  = tostring(var.max_requests_per_second)
   })
 
-  function_settings = merge(local.settings, {
-    # One thread for each request that an instance is given, one connection for each thread.
-    THREADS                   = tostring(var.concurrency)
-    CLOUD_RUN_TIMEOUT_SECONDS = tostring(var.function_timeout_seconds)
-  })
-
   # DATABASE_URL comes from the secret NAME-database-url, and so on.
   secrets = {
     for secret, version in var.secret_versions :

@@ -65,7 +65,7 @@ resource "google_cloud_run_v2_worker_pool" "pull" {
 
 locals {
   worker_settings = merge(local.settings, {
-    PUBSUB_SUBSCRIPTION = var.delivery == "pull" ? google_pubsub_subscription.pull[0].name : ""
+    PUBSUB_SUBSCRIPTION = google_pubsub_subscription.events.name
     WORKER_CONCURRENCY  = tostring(var.concurrency)
   })
 }

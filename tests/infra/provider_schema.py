@@ -53,7 +53,7 @@ RESOURCES: Final = (
     "storage_bucket_object",
     "vpc_access_connector",
 )
-DATA_SOURCES: Final = ("project",)
+DATA_SOURCES: Final = ("cloud_run_v2_service_iam_policy", "project")
 
 # What every Terraform resource has: Terraform's own business, not the provider's.
 _META_ARGUMENTS: Final = frozenset(

@@ -62,23 +62,23 @@ class TestSubscriptions:
             assert each["retry_policy"] == [{"minimum_backoff": "10s", "maximum_backoff": "600s"}]
 
     def test_the_two_ways_differ_in_nothing_else(self, push_plan: Plan, pull_plan: Plan) -> None:
-        push = dict(push_plan.resources["google_pubsub_subscription.push[0]"])
-        pull = dict(pull_plan.resources["google_pubsub_subscription.pull[0]"])
+        push = dict(push_plan.resources["google_pubsub_subscription.events"])
+        pull = dict(pull_plan.resources["google_pubsub_subscription.events"])
         for each, own in ((push, {"push_config"}), (pull, {"enable_exactly_once_delivery"})):
             for name in own | {"name", "id", "push_config", "enable_exactly_once_delivery"}:
                 each.pop(name, None)
         assert push == pull
 
     def test_the_push_authenticates_itself(self, push_plan: Plan) -> None:
-        (push,) = push_plan.resources["google_pubsub_subscription.push[0]"]["push_config"]
+        (push,) = push_plan.resources["google_pubsub_subscription.events"]["push_config"]
         address = "google_cloudfunctions2_function/chargeonce-bill.uri"
         account = "google_service_account/chargeonce-pusher.email"
         assert push["push_endpoint"] == address
         assert push["oidc_token"] == [{"service_account_email": account, "audience": address}]
 
     def test_a_delivery_lasts_longer_than_the_function(self, push_plan: Plan) -> None:
-        subscription = push_plan.resources["google_pubsub_subscription.push[0]"]
-        (service,) = push_plan.resources["google_cloudfunctions2_function.bill[0]"][
+        subscription = push_plan.resources["google_pubsub_subscription.events"]
+        (service,) = push_plan.resources['google_cloudfunctions2_function.this["bill"]'][
             "service_config"
         ]
         assert subscription["ack_deadline_seconds"] > service["timeout_seconds"]
@@ -203,7 +203,7 @@ class TestDatabase:
 
 class TestVault:
     def test_neither_part_holds_the_others_secret(self, vault_plan: Plan) -> None:
-        held: dict[str, set[str]] = {"calls": set(), "admin": set()}
+        held: dict[str, set[str]] = {"calls": set(), "admin": set(), "reconcile": set()}
         for member, role, secret in grants(vault_plan):
             if role == "roles/secretmanager.secretAccessor":
                 held[member.removeprefix("vault-").removesuffix(".member")].add(secret)
@@ -211,6 +211,7 @@ class TestVault:
         assert held == {
             "calls": {database, "chargeonce-vault-stripe-api-key"},
             "admin": {database, "chargeonce-vault-admin-token"},
+            "reconcile": {database, "chargeonce-vault-stripe-api-key"},
         }
 
     def test_its_settings_are_complete(self, vault_plan: Plan) -> None:
@@ -225,7 +226,7 @@ class TestVault:
             assert settings.function.threads == service["max_instance_request_concurrency"]
 
     def test_its_timer_is_called_by_cloud_scheduler_alone(self, vault_plan: Plan) -> None:
-        function = vault_plan.resources["google_cloudfunctions2_function.timer"]
+        function = vault_plan.resources['google_cloudfunctions2_function.part["reconcile"]']
         settings = read_vault_proxy_settings(function_environment(function))
         target = vault_plan.only("cloud_scheduler_job")["http_target"][0]
         assert settings.serves_calls
@@ -242,6 +243,8 @@ class TestVault:
         for function in vault_plan.of_type("cloudfunctions2_function"):
             (service,) = function["service_config"]
             assert service["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
+        open_to_all = {name for member, _, name in grants(vault_plan) if member == "allUsers"}
+        assert open_to_all == {"chargeonce-vault-calls", "chargeonce-vault-admin"}
 
 
 class TestRights:
@@ -285,7 +288,7 @@ class TestSettings:
     """What is deployed is read by the program's own settings, without a problem or a warning."""
 
     def test_the_push_function(self, push_plan: Plan) -> None:
-        function = push_plan.resources["google_cloudfunctions2_function.bill[0]"]
+        function = push_plan.resources['google_cloudfunctions2_function.this["bill"]']
         settings = read_push_settings(function_environment(function))
         (service,) = function["service_config"]
         assert settings.warnings == ()
@@ -300,7 +303,7 @@ class TestSettings:
     def test_the_timers(self, either_plan: Plan) -> None:
         jobs = {each["name"]: each for each in either_plan.of_type("cloud_scheduler_job")}
         for name in ("reconcile", "mint"):
-            function = either_plan.resources[f'google_cloudfunctions2_function.timer["{name}"]']
+            function = either_plan.resources[f'google_cloudfunctions2_function.this["{name}"]']
             settings = read_scheduled_settings(function_environment(function))
             job = jobs[f"chargeonce-{name}"]
             (target,) = job["http_target"]

@@ -1,10 +1,43 @@
-# The spend-cap proxy (docs/vault.md), twice: what forwards calls holds the Stripe key, what mints
-# vault keys holds the admin token, and neither holds the other's.
+# The spend-cap proxy (docs/vault.md). What forwards calls holds the Stripe key, what mints vault keys
+# holds the admin token, and neither holds the other's. A timer asks Stripe about payments of unknown
+# outcome, so that what they hold of a cap comes to an end.
 
 locals {
   parts = {
-    calls = { secrets = { DATABASE_URL = "database-url", STRIPE_API_KEY = "stripe-api-key" }, instances = var.max_instances }
-    admin = { secrets = { DATABASE_URL = "database-url", VAULT_ADMIN_TOKEN = "admin-token" }, instances = 1 }
+    calls = {
+      entry_point = "vault_proxy"
+      serves      = "calls"
+      secrets     = { DATABASE_URL = "database-url", STRIPE_API_KEY = "stripe-api-key" }
+      ingress     = var.ingress
+      # The key is the authentication: Stripe's SDKs send it where Cloud Run looks for its own token.
+      caller      = "allUsers"
+      timeout     = var.timeout_seconds
+      concurrency = var.concurrency
+      instances   = var.max_instances
+      settings    = {}
+    }
+    admin = {
+      entry_point = "vault_proxy"
+      serves      = "admin"
+      secrets     = { DATABASE_URL = "database-url", VAULT_ADMIN_TOKEN = "admin-token" }
+      ingress     = var.ingress
+      caller      = "allUsers"
+      timeout     = var.timeout_seconds
+      concurrency = var.concurrency
+      instances   = 1
+      settings    = {}
+    }
+    reconcile = {
+      entry_point = "reconcile"
+      serves      = "calls"
+      secrets     = { DATABASE_URL = "database-url", STRIPE_API_KEY = "stripe-api-key" }
+      ingress     = "ALLOW_INTERNAL_ONLY"
+      caller      = google_service_account.scheduler.member
+      timeout     = 300
+      concurrency = 1
+      instances   = 1
+      settings    = { SCHEDULER_SERVICE_ACCOUNT = google_service_account.scheduler.email }
+    }
   }
 
   reads = merge([
@@ -38,7 +71,7 @@ resource "google_cloudfunctions2_function" "part" {
 
   build_config {
     runtime         = "python313"
-    entry_point     = "vault_proxy"
+    entry_point     = each.value.entry_point
     service_account = google_service_account.builder.id
 
     source {
@@ -51,21 +84,21 @@ resource "google_cloudfunctions2_function" "part" {
 
   service_config {
     service_account_email            = google_service_account.part[each.key].email
-    ingress_settings                 = var.ingress
+    ingress_settings                 = each.value.ingress
     all_traffic_on_latest_revision   = true
     available_cpu                    = "1"
     available_memory                 = "512Mi"
-    timeout_seconds                  = var.timeout_seconds
-    max_instance_request_concurrency = var.concurrency
+    timeout_seconds                  = each.value.timeout
+    max_instance_request_concurrency = each.value.concurrency
     max_instance_count               = each.value.instances
     vpc_connector                    = var.connector
     vpc_connector_egress_settings    = var.connector == null ? null : "PRIVATE_RANGES_ONLY"
 
-    environment_variables = {
-      VAULT_PROXY_SERVES        = each.key
-      THREADS                   = tostring(var.concurrency)
-      CLOUD_RUN_TIMEOUT_SECONDS = tostring(var.timeout_seconds)
-    }
+    environment_variables = merge(each.value.settings, {
+      VAULT_PROXY_SERVES        = each.value.serves
+      THREADS                   = tostring(each.value.concurrency)
+      CLOUD_RUN_TIMEOUT_SECONDS = tostring(each.value.timeout)
+    })
 
     dynamic "secret_environment_variables" {
       for_each = each.value.secrets
@@ -84,14 +117,13 @@ resource "google_cloudfunctions2_function" "part" {
   ]
 }
 
-# The only functions that Cloud Run lets everybody call who can reach them: Stripe's SDKs send the
-# vault key where Cloud Run looks for its own token. Ingress keeps them inside.
-resource "google_cloud_run_v2_service_iam_member" "callers" {
-  # checkov:skip=CKV_GCP_102: the vault key and the admin token are the authentication; see above
-  for_each = google_cloudfunctions2_function.part
+# Calls and admin are the only functions of all that Cloud Run lets everybody call who can reach
+# them; ingress keeps them inside.
+resource "google_cloud_run_v2_service_iam_member" "caller" {
+  for_each = local.parts
 
-  name     = each.value.name
+  name     = google_cloudfunctions2_function.part[each.key].name
   location = var.region
   role     = "roles/run.invoker"
-  member   = "allUsers"
+  member   = each.value.caller
 }

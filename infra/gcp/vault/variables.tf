@@ -15,8 +15,8 @@ variable "name" {
   default     = "chargeonce-vault"
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{2,20}$", var.name))
-    error_message = "Use 3 to 21 lower-case letters, digits and dashes: account ids are made of it."
+    condition     = can(regex("^[a-z][a-z0-9-]{2,19}$", var.name))
+    error_message = "Use 3 to 20 lower-case letters, digits and dashes: account ids are made of it."
   }
 }
 
