@@ -1,55 +1,80 @@
-# What somebody must be told. Log lines are the program's own, docs/how-it-works.md lists them;
-# docs/runbook.md says what to do about each of these.
+# What somebody must be told. Log lines are the program's own, docs/how-it-works.md lists them. The names
+# are those of the alerts on Azure.
 
 locals {
   ours = join(" OR ", [
-    "resource.labels.service_name=~\"^${var.name}-\"",
-    "resource.labels.worker_pool_name=~\"^${var.name}-\"",
-    "resource.labels.job_name=~\"^${var.name}-\"",
+    for label in ["service_name", "worker_pool_name", "job_name", "job_id"] :
+    "resource.labels.${label}=~\"^${var.name}-\""
   ])
+  scheduler = "resource.type=\"cloud_scheduler_job\""
 
   # Each is told once an hour, however many lines there are.
   log_alerts = {
-    double_charge_detected = {
+    double-charge-detected = {
       severity = "CRITICAL"
       filter   = "jsonPayload.event=\"double_charge_detected\""
-      told     = "A second payment exists for a customer and period. Refund one: chargeonce audit names both."
+      told     = "Stripe has a second payment for a customer and period. Refund it, then find out why: chargeonce audit names both."
     }
     overdue = {
       severity = "ERROR"
       filter   = "jsonPayload.code=\"overdue\""
-      told     = "A record or a kept event has not come to an end for a day (a bank debit: 14 days). chargeonce show tells its story."
-    }
-    spend_near_cap = {
-      severity = "WARNING"
-      filter   = "jsonPayload.event=\"spend_near_cap\""
-      told     = "A run has used 90 % of its cap. At the cap events go to the dead letters: chargeonce run raise-cap, if that is right."
-    }
-    blocked_by_cap = {
-      severity = "ERROR"
-      filter   = "jsonPayload.event=\"blocked_by_cap\""
-      told     = "A charge was stopped by its run's cap."
-    }
-    lock_lost = {
-      severity = "WARNING"
-      filter   = "jsonPayload.event=\"lock_lost\""
-      told     = "A message was settled after its lease had run out. Nobody was charged twice; if it goes on, deadlines are too short."
+      told     = "A record is in doubt or unfinished, or a message is kept, for longer than a day (a bank debit: 14 days). chargeonce show tells its story."
     }
     conflict = {
       severity = "ERROR"
       filter   = "jsonPayload.event=\"conflict\""
-      told     = "An event contradicts the record of its customer and period, or its key was used by another request. People must decide."
+      told     = "An event or a payment differs from its record. Nothing was charged a second time; people must decide."
     }
-    stripe_auth_failed = {
+    blocked-by-cap = {
+      severity = "ERROR"
+      filter   = "jsonPayload.event=\"blocked_by_cap\""
+      told     = "A charge did not fit into the cap of its run. Raise the cap (chargeonce run raise-cap), or find out who used it up."
+    }
+    spend-near-cap = {
+      severity = "WARNING"
+      filter   = "jsonPayload.event=\"spend_near_cap\""
+      told     = "A run has held and charged 90 % of its cap."
+    }
+    stripe-auth-failed = {
       severity = "CRITICAL"
       filter   = "jsonPayload.event=\"stripe_auth_failed\""
-      told     = "Stripe refuses the key: nothing is charged until it is replaced."
+      told     = "Stripe refuses the API key. Nothing is charged until it is replaced."
     }
-    # Decisions have alerts of their own, and 503 is how a pushed event is left until later.
-    function_failed = {
+    breaker-open = {
+      severity = "WARNING"
+      filter   = "jsonPayload.event=\"breaker_open\""
+      told     = "Stripe answers too badly to go on calling it. Messages wait."
+    }
+    lock-lost = {
+      severity = "WARNING"
+      filter   = "jsonPayload.event=(\"lock_lost\" OR \"settlement_failed\")"
+      told     = "Leases ran out while messages were being handled. Nobody is charged twice, but time is lost."
+    }
+    error-line = {
       severity = "ERROR"
-      filter   = "severity>=ERROR AND NOT jsonPayload.event:* AND NOT httpRequest.status=503"
-      told     = "Something failed or is set wrongly; the log line names it."
+      filter   = "severity>=ERROR AND NOT jsonPayload.event:* AND NOT httpRequest.status:* AND NOT ${local.scheduler}"
+      told     = "Something that an operator must mend, such as settings, the schema or a defect."
+    }
+    # 503 is how a pushed event is left until later; from a timer, Cloud Scheduler takes it for a failure.
+    function-failed = {
+      severity = "ERROR"
+      filter   = "(httpRequest.status>=500 AND NOT httpRequest.status=503) OR (${local.scheduler} AND severity>=ERROR)"
+      told     = "A function failed or was cut off: for mint, no run was opened."
+    }
+  }
+
+  subscription_alerts = {
+    dead-letters = {
+      subscription = google_pubsub_subscription.dead_letters.name
+      metric       = "num_undelivered_messages"
+      above        = 0
+      told         = "The dead letters are not empty, and Pub/Sub forgets them after 31 days. chargeonce dlq list says which and why, chargeonce dlq resubmit sends them again."
+    }
+    message-waits = {
+      subscription = google_pubsub_subscription.events.name
+      metric       = "oldest_unacked_message_age"
+      above        = var.oldest_message_hours * 3600
+      told         = "An event waits for more than ${var.oldest_message_hours} h; after 31 days Pub/Sub forgets it. It may wait for its run (chargeonce run open), for Stripe or for the database: the log says which."
     }
   }
 }
@@ -65,7 +90,7 @@ resource "google_monitoring_alert_policy" "log" {
   conditions {
     display_name = each.key
     condition_matched_log {
-      filter = "(${local.ours}) AND ${each.value.filter}"
+      filter = "(${local.ours}) AND (${each.value.filter})"
     }
   }
 
@@ -81,18 +106,24 @@ resource "google_monitoring_alert_policy" "log" {
   }
 }
 
-resource "google_monitoring_alert_policy" "dead_letters" {
-  display_name          = "${var.name}: dead_letters"
+resource "google_monitoring_alert_policy" "subscription" {
+  for_each = local.subscription_alerts
+
+  display_name          = "${var.name}: ${each.key}"
   combiner              = "OR"
   severity              = "ERROR"
   notification_channels = var.notification_channels
 
   conditions {
-    display_name = "there are dead letters"
+    display_name = each.key
     condition_threshold {
-      filter          = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${google_pubsub_subscription.dead_letters.name}\" AND metric.type=\"pubsub.googleapis.com/subscription/num_undelivered_messages\""
+      filter = join(" AND ", [
+        "resource.type=\"pubsub_subscription\"",
+        "resource.labels.subscription_id=\"${each.value.subscription}\"",
+        "metric.type=\"pubsub.googleapis.com/subscription/${each.value.metric}\"",
+      ])
       comparison      = "COMPARISON_GT"
-      threshold_value = 0
+      threshold_value = each.value.above
       duration        = "0s"
       aggregations {
         alignment_period   = "300s"
@@ -102,58 +133,37 @@ resource "google_monitoring_alert_policy" "dead_letters" {
   }
 
   documentation {
-    content = "chargeonce dlq list says which and why, chargeonce dlq resubmit sends them again."
+    content = each.value.told
   }
 }
 
-resource "google_monitoring_alert_policy" "oldest_message" {
-  display_name          = "${var.name}: oldest_message"
+# A timer that is not called at all writes no line.
+resource "google_monitoring_alert_policy" "no_reconcile" {
+  display_name          = "${var.name}: no-reconcile"
   combiner              = "OR"
   severity              = "ERROR"
   notification_channels = var.notification_channels
 
   conditions {
-    display_name = "an event waits for more than ${var.oldest_message_hours} h"
-    condition_threshold {
-      filter          = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id=\"${google_pubsub_subscription.events.name}\" AND metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\""
-      comparison      = "COMPARISON_GT"
-      threshold_value = var.oldest_message_hours * 3600
-      duration        = "0s"
+    display_name = "no-reconcile"
+    condition_absent {
+      filter = join(" AND ", [
+        "resource.type=\"cloud_run_revision\"",
+        "resource.labels.service_name=\"${google_cloudfunctions2_function.this["reconcile"].name}\"",
+        "metric.type=\"run.googleapis.com/request_count\"",
+        "metric.labels.response_code_class=\"2xx\"",
+      ])
+      duration = "3600s"
       aggregations {
-        alignment_period   = "300s"
-        per_series_aligner = "ALIGN_MAX"
+        alignment_period     = "300s"
+        per_series_aligner   = "ALIGN_DELTA"
+        cross_series_reducer = "REDUCE_SUM"
       }
     }
   }
 
   documentation {
-    content = "After 31 days Pub/Sub forgets it. It may wait for its run (chargeonce run open), for Stripe or for the database: the log says which."
-  }
-}
-
-# A timer that cannot even be called writes no line of ours.
-resource "google_monitoring_alert_policy" "timer_failed" {
-  display_name          = "${var.name}: timer_failed"
-  combiner              = "OR"
-  severity              = "ERROR"
-  notification_channels = var.notification_channels
-
-  conditions {
-    display_name = "Cloud Scheduler got no good answer"
-    condition_matched_log {
-      filter = "resource.type=\"cloud_scheduler_job\" AND resource.labels.job_id=~\"^${var.name}-\" AND severity>=ERROR"
-    }
-  }
-
-  alert_strategy {
-    auto_close = "86400s"
-    notification_rate_limit {
-      period = "3600s"
-    }
-  }
-
-  documentation {
-    content = "Nothing unfinished is driven on while reconcile fails, and no run is opened while mint does."
+    content = "The reconcile timer has not come to an end for an hour: nothing that is unfinished is driven on."
   }
 }
 
