@@ -9,6 +9,8 @@ from tests.infra.planning import DATABASE, GCP, VAULT, Plan, Terraform
 from tests.infra.provider_schema import load_schema
 from tests.infra.stand_in_provider import running
 
+NETWORK = {"network": "a-network", "subnetwork": "a-subnetwork", "connector": "a-connector"}
+
 
 @pytest.fixture(scope="session")
 def terraform(
@@ -27,8 +29,8 @@ def push_plan(terraform: Terraform) -> Plan:
 
 @pytest.fixture(scope="session")
 def pull_plan(terraform: Terraform) -> Plan:
-    """The same with a pull subscription."""
-    return terraform.plan({"delivery": "pull"})
+    """The same with a pull subscription, and with a network to the database."""
+    return terraform.plan({"delivery": "pull", "network": NETWORK})
 
 
 @pytest.fixture(scope="session")

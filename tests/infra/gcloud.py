@@ -27,7 +27,7 @@ _RECORDER: Final = """\
 {{ printf '%s\\0' {name} "$@"; printf '\\036'; }} >>"$RECORD"
 case "$*" in
 *projectNumber*) echo 1234567890 ;;
-*status.url*) for each; do case "$each" in a-name-*) echo "https://$each.run.app" ;; esac; done ;;
+*status.url*) echo "https://$4.run.app" ;;
 *payment_intents*) echo '      "status": "succeeded",' ;;
 *v1/customers*) printf '{{\\n  "id": "cus_123",\\n' ;;
 *) echo 7 ;;
@@ -92,7 +92,6 @@ class Desk:
                 "PATH": f"{self._programs}:{os.environ['PATH']}",
                 "RECORD": str(self._record),
                 "PROJECT": "a-project",
-                "NAME": "a-name",
                 **environment,
             },
             input="",

@@ -20,10 +20,10 @@ import pytest
 from azure_function.blueprint import USUAL_MINT_SCHEDULE, USUAL_RECONCILE_SCHEDULE
 from local.pubsub_emulator_gcloud import GcloudPubsubEmulator
 from tests.infra.gcloud import Call, Desk, documented_commands, judge
-from tests.infra.planning import GCP, ROOT, Plan, Terraform
+from tests.infra.planning import GCP, ROOT, Plan
 from tests.infra.test_terraform import grants
 
-PROJECT, NAME = "a-project", "a-name"
+PROJECT, NAME = "a-project", "chargeonce"
 IMAGE = f"example.com/chargeonce@sha256:{'0' * 64}"
 RETENTION = "--message-retention-duration=31d"
 # The emulator still has the limit that Pub/Sub had before: seven days, 604800 s.
@@ -50,8 +50,8 @@ SCRIPTS: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     "provision database": (("provision.sh", "database"), {}),
     "pubsub pull": (("gcloud/pubsub.sh",), {"DELIVERY": "pull"}),
     "pubsub push": (("gcloud/pubsub.sh",), {}),
-    "rollback": (("rollback.sh", "bill", "a-name-bill-00007-abc"), {}),
-    "rollback pull": (("rollback.sh", "pull", "a-name-pull-00007-abc"), {}),
+    "rollback": (("rollback.sh", "bill", "chargeonce-bill-00007-abc"), {}),
+    "rollback pull": (("rollback.sh", "pull", "chargeonce-pull-00007-abc"), {}),
     "secrets": (("secrets.sh", "stripe-api-key"), {}),
     "smoke": (("smoke.sh",), {"STRIPE_TEST_KEY": "rk_test_x"}),
     "teardown": (("teardown.sh", "development"), {}),
@@ -164,11 +164,8 @@ def test_gcloud_takes_every_command_and_makes_what_terraform_would(
 
 
 @pytest.fixture(scope="module")
-def plans(terraform: Terraform) -> dict[str, Plan]:
-    return {
-        delivery: terraform.plan({"delivery": delivery, "name": NAME})
-        for delivery in ("push", "pull")
-    }
+def plans(push_plan: Plan, pull_plan: Plan) -> dict[str, Plan]:
+    return {"push": push_plan, "pull": pull_plan}
 
 
 class TestScripts:
@@ -230,9 +227,9 @@ class TestTheSameAsTerraform:
             if "add-iam-policy-binding" in call.arguments
         }
         wanted = {
-            (_account(member), role, _short(what))
+            (_member(member), role, _short(what))
             for member, role, what in grants(plans[delivery])
-            if "-operator." not in member and "-builder." not in member
+            if member not in ("operator.member", "builder.member")
         }
         assert given == wanted
 
@@ -360,6 +357,12 @@ def _account(planned: str) -> str:
         return f"{rest.rpartition('.')[0]}@{PROJECT}.iam.gserviceaccount.com"
     prefix = "serviceAccount:"
     return planned.removeprefix(prefix).replace("google_project.number", "1234567890")
+
+
+def _member(granted: str) -> str:
+    """Whom `grants` names, by the account's address."""
+    name, dot, _ = granted.partition(".member")
+    return f"{NAME}-{name}@{PROJECT}.iam.gserviceaccount.com" if dot else _account(granted)
 
 
 def _grant(call: Call) -> tuple[str, str, str]:

@@ -19,6 +19,7 @@ from shared.settings import (
     read_scheduled_settings,
     read_vault_proxy_settings,
 )
+from tests.infra.conftest import NETWORK
 from tests.infra.planning import GCP, Plan, PlanRefused, Terraform
 
 DAYS_31 = "2678400s"
@@ -186,19 +187,21 @@ class TestDatabase:
         assert needed + 10 <= allowed
 
     def test_its_network_is_what_the_consumers_take(
-        self, database_plan: Plan, terraform: Terraform
+        self, database_plan: Plan, pull_plan: Plan
     ) -> None:
-        with_network = terraform.plan(
-            {"network": database_plan.outputs["network"], "delivery": "pull"}
+        assert database_plan.outputs["network"].keys() == NETWORK.keys()
+        (pool,) = pull_plan.only("cloud_run_v2_worker_pool")["template"]
+        ((command,),) = (
+            each["template"] for each in pull_plan.only("cloud_run_v2_job")["template"]
         )
-        (template,) = with_network.only("cloud_run_v2_worker_pool")["template"]
-        (access,) = template["vpc_access"]
-        assert access["network_interfaces"][0]["subnetwork"] == (
-            "google_compute_subnetwork/chargeonce-run.id"
-        )
-        for function in with_network.of_type("cloudfunctions2_function"):
+        for template in (pool, command):
+            (access,) = template["vpc_access"]
+            (interface,) = access["network_interfaces"]
+            assert interface["network"] == NETWORK["network"]
+            assert interface["subnetwork"] == NETWORK["subnetwork"]
+        for function in pull_plan.of_type("cloudfunctions2_function"):
             (service,) = function["service_config"]
-            assert service["vpc_connector"] == "google_vpc_access_connector/chargeonce.id"
+            assert service["vpc_connector"] == NETWORK["connector"]
 
 
 class TestVault:
@@ -399,7 +402,6 @@ UNSAFE: tuple[tuple[Mapping[str, Any], tuple[str, ...]], ...] = (
         {"claim_lease_seconds": 155, "function_timeout_seconds": 155},
         ("lapses while Stripe is answering", "cut off half-way"),
     ),
-    ({"ack_deadline_seconds": 601}, ("at most 600 s",)),
     ({"delivery": "both"}, ("either push or pull",)),
 )
 
