@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from local.demo.books import Books, CloudBooks
+from local.demo.books import Books, CloudBooks, VaultBooks
 from local.demo.broker import LeasesSeen
 from local.demo.judge import Evidence, judge
 from local.demo.observer import DeliveriesSeen, ParkedSeen
@@ -49,12 +49,13 @@ def _dead_letters(stage: Stage, parked: Sequence[ParkedSeen]) -> frozenset[str]:
     ) | stage.queue.dead_letters(len(on_service_bus), DEAD_LETTER_SECONDS)
 
 
-def write_books(stage: Stage, evidence: Evidence, seconds: float) -> Books:
+def write_books(stage: Stage, evidence: Evidence, vault: VaultBooks, seconds: float) -> Books:
     """Judge, and count.
 
     Args:
         stage: Where it was played.
         evidence: What is judged.
+        vault: What was done with vault keys.
         seconds: How long it took.
     """
     judgement = judge(evidence)
@@ -88,8 +89,9 @@ def write_books(stage: Stage, evidence: Evidence, seconds: float) -> Books:
         charges_cut_short=stage.observer.cut_short_count(),
         function_app=stage.consumers.function_app is not None,
         clouds=clouds,
+        vault=vault,
         seconds=round(seconds, 1),
-        promises_broken=judgement.promises_broken,
+        promises_broken=[*judgement.promises_broken, *vault.promises_broken],
         log_directory=None,
     )
 

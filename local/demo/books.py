@@ -36,6 +36,45 @@ class CloudBooks:
 
 
 @dataclass(frozen=True, slots=True)
+class VaultBooks:
+    """What a program could do with a vault key.
+
+    Attributes:
+        cap_cents: What its first key allowed.
+        asked_cents: What it asked for with it.
+        charged_cents: What really moved, by the simulator's ledger.
+        largest_cents: The largest amount that it asked for at once.
+        refused_by_cap: How many charges the cap refused.
+        charges_before_revocation: With the second key, begun before it was revoked.
+        charges_after_revocation: Begun after.
+        refused_after_revocation: How many charges were refused because the key was revoked.
+    """
+
+    cap_cents: int
+    asked_cents: int
+    charged_cents: int
+    largest_cents: int
+    refused_by_cap: int
+    charges_before_revocation: int
+    charges_after_revocation: int
+    refused_after_revocation: int
+
+    @property
+    def promises_broken(self) -> list[str]:
+        """One sentence each."""
+        broken = []
+        if self.charged_cents > self.cap_cents:
+            broken.append(f"{self.charged_cents} cents passed a key that allowed {self.cap_cents}")
+        elif self.cap_cents - self.charged_cents >= self.largest_cents:
+            broken.append("the proxy refused charges that its key's cap allowed")
+        if self.charges_after_revocation:
+            broken.append(f"{self.charges_after_revocation} charges passed a revoked key")
+        if not (self.refused_by_cap and self.refused_after_revocation):
+            broken.append("the program with the vault key was never refused")
+        return broken
+
+
+@dataclass(frozen=True, slots=True)
 class Books:
     """What the demo came to, in numbers.
 
@@ -61,6 +100,7 @@ class Books:
         charges_cut_short: Begun by a process that was killed, finished by another.
         function_app: Whether the function app ran beside the consumer on Service Bus.
         clouds: The same by cloud.
+        vault: What a program could do with a vault key; its money is counted there alone.
         seconds: How long it took.
         promises_broken: One sentence each.
         log_directory: Where the processes' logs were kept; None when they were not needed.
@@ -86,6 +126,7 @@ class Books:
     charges_cut_short: int
     function_app: bool
     clouds: Mapping[Cloud, CloudBooks]
+    vault: VaultBooks
     seconds: float
     promises_broken: Sequence[str]
     log_directory: Path | None

@@ -31,6 +31,7 @@ from local.demo.plan import (
 from local.demo.screen import Screen
 from local.demo.service_bus import CONSUMERS
 from local.demo.stage import PROCESSES, WORKERS, Stage, set_up
+from local.demo.vault import go_wild
 from local.demo.waiting import ending_when_interrupted, wait_until
 from local.functions_host import MISSING
 from local.google_function import GoogleFunction
@@ -67,7 +68,9 @@ def play(plan: DemoPlan, screen: Screen) -> Books:
         stage = set_up(stack, plan, write_script(plan), screen, log_directory)
         _introduce(stage, time.monotonic() - started)
         _perform(stage)
-        books = write_books(stage, gather_evidence(stage), time.monotonic() - started)
+        evidence = gather_evidence(stage)
+        vault = go_wild(stage.proxy, stage.stripe, plan.seed, screen)
+        books = write_books(stage, evidence, vault, time.monotonic() - started)
     if books.promises_broken:
         return replace(books, log_directory=log_directory)
     shutil.rmtree(log_directory)

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from local.demo.books import Books, CloudBooks
+from local.demo.books import Books, CloudBooks, VaultBooks
 from local.demo.plan import CURRENCY, Cloud
 from ops.amounts import format_amount
 
@@ -116,8 +116,22 @@ def _rows(books: Books) -> list[tuple[str, str]]:
         ("charges cut short by a kill and taken over", f"{books.charges_cut_short:,}"),
         ("charged", format_amount(books.charged_cents, CURRENCY)),
         ("cap", format_amount(books.cap_cents, CURRENCY)),
+        *_vault_rows(books.vault),
         ("seconds", f"{books.seconds:.0f}"),
         ("lost events", f"{books.lost_events:,}"),
+    ]
+
+
+def _vault_rows(vault: VaultBooks) -> list[tuple[str, str]]:
+    asked, cap, charged = (
+        format_amount(cents, CURRENCY)
+        for cents in (vault.asked_cents, vault.cap_cents, vault.charged_cents)
+    )
+    return [
+        (f"charged with a vault key of {cap}, asked for {asked}", charged),
+        ("  charges that its cap refused", f"{vault.refused_by_cap:,}"),
+        ("charges with another vault key", f"{vault.charges_before_revocation:,}"),
+        ("  after it was revoked", f"{vault.charges_after_revocation:,}"),
     ]
 
 

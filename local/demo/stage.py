@@ -20,6 +20,7 @@ from local.demo.plan import CURRENCY, PERIOD, Cloud, Customer, DemoPlan, Kind, M
 from local.demo.pusher import Pusher
 from local.demo.screen import Screen
 from local.demo.service_bus import QueueConsumers, ServiceBusQueue, start_consumers
+from local.demo.vault import VaultProxy, start_proxy
 from local.demo.workers import Workers
 from local.google_function import GoogleFunction
 from local.postgres import database_server
@@ -50,6 +51,7 @@ class Stage:
     Attributes:
         queue: Service Bus's, as `broker` is Pub/Sub's.
         consumers: Those of the queue.
+        proxy: The spend-cap proxy, which may still be starting.
         settings: The function's, which the pull workers and reconcile have too.
         transports: The ways in which each cloud's messages come.
         planned_deliveries: How many there have to be, each message counted once for each way.
@@ -67,6 +69,7 @@ class Stage:
     function: GoogleFunction
     queue: ServiceBusQueue
     consumers: QueueConsumers
+    proxy: VaultProxy
     store: PostgresStore
     observer: Observer
     settings: Mapping[str, str]
@@ -126,6 +129,7 @@ def set_up(
     screen.show_progress("starting the Stripe simulator", 1, PARTS)
     simulator = stack.enter_context(SimulatorProcess(plan.seed))
     _seed_customers(simulator.control, script.customers)
+    proxy = start_proxy(stack, database_url, simulator.base_url, log_directory)
     screen.show_progress("starting Pub/Sub", 2, PARTS)
     broker = _start_broker(stack, plan)
     screen.show_progress("starting Service Bus", 3, PARTS)
@@ -150,6 +154,7 @@ def set_up(
         function=function,
         queue=queue,
         consumers=consumers,
+        proxy=proxy,
         store=stack.enter_context(closing(PostgresStore(database_url, pool_size=1))),
         observer=stack.enter_context(Observer(database_url)),
         settings=google,

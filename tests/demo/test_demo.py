@@ -41,6 +41,7 @@ KEYS = {
     "charged_cents",
     "cap_cents",
     "killed_processes",
+    "vault",
     "seconds",
 }
 
@@ -90,6 +91,13 @@ def check_books(demo: subprocess.Popen[str]) -> None:
     # Those whom Stripe answers late lose their locks; and no lock was ever renewed.
     assert books["clouds"]["service_bus"]["leases_run_out"] > 0
     assert books["clouds"]["service_bus"]["leases_not_extended"] > 0
+    vault = books["vault"]
+    assert vault["asked_cents"] >= 2 * vault["cap_cents"]
+    assert 0 <= vault["cap_cents"] - vault["charged_cents"] < vault["largest_cents"]
+    assert vault["refused_by_cap"] > 0
+    assert vault["charges_before_revocation"] > 0
+    assert vault["charges_after_revocation"] == 0
+    assert vault["refused_after_revocation"] > 0
     assert books["function_app"] is not bool(MISSING)
 
 
