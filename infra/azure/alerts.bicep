@@ -5,6 +5,7 @@ param name string
 param workspaceId string
 param serviceBusName string
 param entityName string
+param appName string
 param email string
 
 var lines = 'AppTraces | extend line = parse_json(Message)'
@@ -92,7 +93,7 @@ var logAlerts = [
     name: 'no-reconcile'
     severity: 1
     about: 'The reconcile timer has not come to an end for an hour: the app does not run.'
-    query: 'AppRequests | where Name == "reconcile" and Success == true'
+    query: 'AppRequests | where AppRoleName =~ "${appName}" and Name == "reconcile" and Success == true'
     window: 'PT1H'
   }
 ]

@@ -74,6 +74,16 @@ resource synchronousCommit 'Microsoft.DBforPostgreSQL/flexibleServers/configurat
   ]
 }
 
+// It knows who was charged: deleting it takes two steps.
+resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (production) {
+  scope: server
+  name: 'records-of-charges'
+  properties: {
+    level: 'CanNotDelete'
+    notes: 'Without these records customers could be charged twice.'
+  }
+}
+
 // A desk: Azure's own services, which the function app is one of, and the operator.
 resource azureServices 'Microsoft.DBforPostgreSQL/flexibleServers/firewallRules@2024-08-01' = if (!production) {
   parent: server

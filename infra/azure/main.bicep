@@ -298,6 +298,7 @@ module alerts 'alerts.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     serviceBusName: serviceBus.outputs.name
     entityName: serviceBus.outputs.entityName
+    appName: billing.outputs.name
     email: alertEmail
   }
 }
@@ -308,3 +309,4 @@ output AZURE_VAULT_ADMIN_APP string = deployVaultProxy ? vaultProxyAdmin.outputs
 output AZURE_KEY_VAULT string = vault.outputs.name
 output SERVICE_BUS_NAMESPACE string = '${serviceBus.outputs.name}.servicebus.windows.net'
 output BILLING_ENTITY string = serviceBus.outputs.entityName
+output BILLING_ENTITY_KIND string = useTopic ? 'topic' : 'queue'

@@ -10,29 +10,6 @@ var apps = [
   'vault-admin'
 ]
 
-resource databaseGroup 'Microsoft.Network/networkSecurityGroups@2024-05-01' = {
-  name: '${name}-database'
-  location: location
-  tags: tags
-  properties: {
-    securityRules: [
-      {
-        name: 'apps-reach-postgresql'
-        properties: {
-          priority: 100
-          direction: 'Inbound'
-          access: 'Allow'
-          protocol: 'Tcp'
-          sourceAddressPrefix: '10.20.1.0/24'
-          sourcePortRange: '*'
-          destinationAddressPrefix: '10.20.0.0/27'
-          destinationPortRange: '5432'
-        }
-      }
-    ]
-  }
-}
-
 resource network 'Microsoft.Network/virtualNetworks@2024-05-01' = {
   name: name
   location: location
@@ -51,9 +28,6 @@ resource databaseSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-05-01' =
   name: 'database'
   properties: {
     addressPrefix: '10.20.0.0/27'
-    networkSecurityGroup: {
-      id: databaseGroup.id
-    }
     delegations: [
       {
         name: 'postgresql'
