@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> Report:
         "state": str(report.state),
         "since": report.since.isoformat() if report.since else None,
         "adoptions": {str(adoption): count for adoption, count in report.adoptions.items()},
-        "foreign": report.foreign,
+        "unreadable": report.unreadable,
         "dry_run": arguments.dry_run,
     }
     return Report(document, show, ExitCode.OK if is_fine else ExitCode.FAILED)

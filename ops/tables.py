@@ -144,8 +144,8 @@ def print_rebuild(console: Console, report: RebuildReport, *, is_dry_run: bool) 
         if report.adoptions[adoption]:
             style = _ADOPTION_STYLES.get(adoption, "")
             table.add_row(Text(adoption, style=style), str(report.adoptions[adoption]))
-    if report.foreign:
-        table.add_row(Text("another key, not adopted", style="yellow"), str(report.foreign))
+    if report.unreadable:
+        table.add_row(Text("of no known record", style="red"), str(len(report.unreadable)))
     if table.row_count:
         console.print(table)
     else:
@@ -154,6 +154,14 @@ def print_rebuild(console: Console, report: RebuildReport, *, is_dry_run: bool) 
         console.print("Nothing was changed.")
     elif report.state is RebuildState.WHOLE:
         console.print("The database is whole again; `chargeonce reconcile` finishes the rest.")
+    elif report.state is RebuildState.BLOCKED:
+        console.print(
+            f"Nothing is charged until it is known whose these are: {', '.join(report.unreadable)}"
+        )
+        console.print(
+            "Name their namespaces in BILLING_FORMER_NAMESPACES (ours) or BILLING_OTHER_NAMESPACES "
+            "(another deployment's), or mend their metadata at Stripe; then run this again."
+        )
     else:
         console.print("Commits were lost again meanwhile: run `chargeonce rebuild` once more.")
 

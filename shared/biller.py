@@ -13,7 +13,7 @@ from shared.errors import InvalidEvent, RecordsUnavailable, SettlementFailed
 from shared.event import UsageEvent, parse_event
 from shared.identity import StripeIdentity
 from shared.intent_flow import charge_by_intent
-from shared.key import idempotency_key
+from shared.key import Namespaces, idempotency_key
 from shared.outcome import OUTCOME_OF_STATE, Disposition, Outcome
 from shared.ports import (
     ClaimRequest,
@@ -47,6 +47,8 @@ class BillingRules:
 
     flow: Flow = Flow.PAYMENT_INTENT
     key_namespace: str = "usage-billing"
+    former_namespaces: tuple[str, ...] = ()
+    other_namespaces: tuple[str, ...] = ()
     currency: str = "usd"
     require_run: bool = True
     budget_seconds: float = 120.0
@@ -57,6 +59,11 @@ class BillingRules:
     max_deliveries: int = 10
     max_requests_per_second: float = 0.0
     key_livemode: bool | None = None
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """What keys in the Stripe account may have been made under."""
+        return Namespaces(self.key_namespace, self.former_namespaces, self.other_namespaces)
 
 
 @dataclass(frozen=True, slots=True)

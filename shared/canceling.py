@@ -72,7 +72,7 @@ _SENTENCES = {
     CancelVerdict.PROCESSING: "the money is on its way and cannot be stopped here; reconcile "
     "records what becomes of it",
     CancelVerdict.IN_DOUBT: "Stripe did not prove that no money can move: nothing is released; "
-    "reconcile goes on, or cancel again later",
+    "reconcile goes on with the cancel where it had begun; or cancel again later",
     CancelVerdict.TRANSIENT: "Stripe could not be asked: nothing has changed; cancel again later",
     CancelVerdict.BUSY: "somebody is at work on it: cancel again when the lease has run out",
     CancelVerdict.MAY_BE_RUNNING: "a request that charges may still be running: cancel again when "
@@ -213,7 +213,11 @@ class Canceler:
         record = work.record
         if not self._records.store_verdict(record.lease, _VERDICT):
             return Concluded(Conclusion.LEASE_LOST, record.payment_id)
-        return charge_by_intent(replace(work, record=replace(record, verdict=_VERDICT)))
+        concluded = charge_by_intent(replace(work, record=replace(record, verdict=_VERDICT)))
+        if concluded.conclusion is not Conclusion.TRANSIENT:
+            return concluded
+        # The verdict is stored: whoever goes on with the record cancels it.
+        return replace(concluded, conclusion=Conclusion.IN_DOUBT)
 
     def _write_down(self, record: Record, concluded: Concluded) -> Canceled:
         conclusion, code = concluded.conclusion, concluded.code

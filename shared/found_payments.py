@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.event import Fingerprint, UsageEvent
-from shared.key import idempotency_key
+from shared import notices
+from shared.event import MAX_ATTEMPT, Fingerprint, UsageEvent
+from shared.key import Namespaces
 from shared.ports import Finding, FoundPayment
 from shared.record import Flow, RecordId
 from shared.stripe_requests import create_parameters
@@ -31,8 +32,8 @@ FINDING_OF_STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignPayment:
-    """A payment that carries a key of Chargeonce, but not the one that its record would have.
+class UnreadablePayment:
+    """A payment that carries a key of Chargeonce, but does not say whose record it is.
 
     Args:
         payment_id: the PaymentIntent or charge.
@@ -41,12 +42,14 @@ class ForeignPayment:
     payment_id: str
 
 
-def read_payment(item: Mapping[str, Any], namespace: str) -> FoundPayment | ForeignPayment | None:
+def read_payment(
+    item: Mapping[str, Any], namespaces: Namespaces
+) -> FoundPayment | UnreadablePayment | None:
     """Read an object of one of Stripe's lists.
 
     Args:
         item: a PaymentIntent or a charge.
-        namespace: the setting `BILLING_KEY_NAMESPACE`.
+        namespaces: what its key may have been made under.
 
     Returns:
         None for what is not ours, and for what can never move money.
@@ -60,10 +63,12 @@ def read_payment(item: Mapping[str, Any], namespace: str) -> FoundPayment | Fore
     try:
         found = _read_ours(item, metadata)
     except (KeyError, TypeError, ValueError):
-        return ForeignPayment(str(item.get("id")))
+        return UnreadablePayment(str(item.get("id")))
     record_id = found.record_id
-    key = idempotency_key(record_id.customer_id, record_id.billing_period, namespace)
-    return found if found.key == key else ForeignPayment(found.payment_id)
+    is_ours = namespaces.is_ours(found.key, record_id.customer_id, record_id.billing_period)
+    if is_ours is None:
+        return UnreadablePayment(found.payment_id)
+    return found if is_ours else None
 
 
 def _read_ours(item: Mapping[str, Any], metadata: Mapping[str, str]) -> FoundPayment:
@@ -78,7 +83,7 @@ def _read_ours(item: Mapping[str, Any], metadata: Mapping[str, str]) -> FoundPay
         currency=str(item["currency"]),
         payment_method_id=_id_of(method) if method else None,
         description=str(description) if description else None,
-        attempt=int(metadata["attempt"]),
+        attempt=_attempt_of(metadata),
     )
     key = metadata["chargeonce_key"]
     return FoundPayment(
@@ -93,6 +98,16 @@ def _read_ours(item: Mapping[str, Any], metadata: Mapping[str, str]) -> FoundPay
         payment_method_id=event.payment_method_id,
         created_at=datetime.fromtimestamp(int(item["created"]), UTC),
     )
+
+
+def _attempt_of(metadata: Mapping[str, str]) -> int:
+    """The attempt; what is no attempt's number is taken for the first, for the money counts."""
+    shown = metadata.get("attempt", "")
+    is_number = shown.isascii() and shown.isdigit() and len(shown) <= len(str(MAX_ATTEMPT))
+    if is_number and 1 <= int(shown) <= MAX_ATTEMPT:
+        return int(shown)
+    notices.alarm("a payment of ours has lost the number of its attempt: taken for the first")
+    return 1
 
 
 def _id_of(reference: object) -> str:

@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 KEY_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """The namespaces that keys in one Stripe account may have been made under.
+
+    Args:
+        present: the setting `BILLING_KEY_NAMESPACE`.
+        former: `BILLING_FORMER_NAMESPACES`: what this deployment's setting was before.
+        others: `BILLING_OTHER_NAMESPACES`: those of other deployments that bill in this account.
+    """
+
+    present: str
+    former: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def is_ours(self, key: str, customer_id: str, billing_period: str) -> bool | None:
+        """Whether this deployment made a customer's key; None when nobody knows who did."""
+        for names, answer in (((self.present, *self.former), True), (self.others, False)):
+            if any(key == idempotency_key(customer_id, billing_period, name) for name in names):
+                return answer
+        return None
 
 
 def idempotency_key(customer_id: str, billing_period: str, namespace: str) -> str:

@@ -50,6 +50,7 @@ class Recording(StrEnum):
     DIFFERS = "differs"
     PAYS_ELSEWHERE = "pays_elsewhere"
     RECORD_EXISTS = "record_exists"
+    RECORD_UNFINISHED = "record_unfinished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class RecordedPayment:
             behind. Known: nothing to do. Beside: the record is about another payment. Second
             payment: the record is charged with another one. Differs: in amount, currency or Stripe
             customer. Pays elsewhere: it pays for another record already. Record exists: and a mere
-            word does not change it.
+            word does not change it. Record unfinished: its own payment may yet succeed.
         record: the row as it now is; None when there is none.
         run_closed: recording the money passed the cap, so the run was closed.
     """

@@ -96,7 +96,7 @@ def _sweep_record(upkeep: Upkeep, doubted: DoubtedCreate, report: SweepReport) -
     filters = {"customer": record.fingerprint.stripe_customer_id, "created[gte]": str(since)}
     something_remains = False
     for item in upkeep.lists.items(INTENTS_PATH, filters):
-        found = read_payment(item, upkeep.rules.key_namespace)
+        found = read_payment(item, upkeep.rules.namespaces)
         if not isinstance(found, FoundPayment) or found.record_id != doubted.record_id:
             continue
         is_gone = _settle(upkeep, found, doubted.database_time, report)
@@ -133,7 +133,7 @@ def _cancel(upkeep: Upkeep, found: FoundPayment, report: SweepReport) -> bool:
         report.canceled += 1
         notices.inform(f"canceled the orphaned PaymentIntent {found.payment_id}")
         return True
-    seen = read_payment(answer.content, upkeep.rules.key_namespace)
+    seen = read_payment(answer.content, upkeep.rules.namespaces)
     if not isinstance(seen, FoundPayment) or seen.finding is Finding.UNCONFIRMED:
         return False
     return _record_money(upkeep, seen)

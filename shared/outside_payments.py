@@ -15,6 +15,7 @@ from shared.adoption import log_found
 from shared.decision_log import DecisionEvent
 from shared.errors import InvalidEvent
 from shared.event import MAX_DESCRIPTION_CHARACTERS, UsageEvent, parse_event
+from shared.found_payments import MOVES_NOTHING
 from shared.key import idempotency_key
 from shared.operations import OPERATOR, Operations, RecordedPayment, Recording
 from shared.ports import Envelope, Finding, FoundPayment
@@ -23,6 +24,9 @@ from shared.seen_payments import SeenPayment
 from shared.stripe_requests import create_parameters
 
 _FIRST_ATTEMPT = "1"
+
+# Of the others, one waits for its capture, its customer or its confirm: money may yet move.
+_UNPAID = MOVES_NOTHING | {"requires_payment_method"}
 
 
 class Verdict(StrEnum):
@@ -41,6 +45,7 @@ class Verdict(StrEnum):
     SECOND_PAYMENT = "second_payment"
     BESIDE = "beside"
     RECORD_EXISTS = "record_exists"
+    RECORD_UNFINISHED = "record_unfinished"
 
     @property
     def sentence(self) -> str:
@@ -52,8 +57,8 @@ _SENTENCES = {
     Verdict.RECORDED: "recorded: nobody is charged for it again",
     Verdict.KNOWN: "was recorded before",
     Verdict.NO_MONEY: "no money moved: nothing is recorded",
-    Verdict.UNKNOWN_STATE: "whether money moved is unknown: nothing is recorded, and an "
-    "event would charge; find it at Stripe and adopt it",
+    Verdict.UNKNOWN_STATE: "whether money moved, or may yet move, is unknown: nothing is "
+    "recorded, and an event would charge; bring it to an end at Stripe and adopt it",
     Verdict.UNNAMED: "it does not say whose it is: name customer and period",
     Verdict.NOT_AT_STRIPE: "Stripe has no such payment in this account and mode",
     Verdict.CONTRADICTED: "Stripe or its metadata say something else about it",
@@ -63,6 +68,8 @@ _SENTENCES = {
     Verdict.SECOND_PAYMENT: "DOUBLE CHARGE: the record is charged with another payment; refund one",
     Verdict.BESIDE: "the record is about another payment",
     Verdict.RECORD_EXISTS: "a record stands and a mere word does not change it: verify at Stripe",
+    Verdict.RECORD_UNFINISHED: "the record's own payment may yet succeed: nothing is recorded; "
+    "`chargeonce cancel` the record first",
 }
 
 FINE = frozenset({Verdict.RECORDED, Verdict.KNOWN, Verdict.NO_MONEY})
@@ -77,6 +84,7 @@ _VERDICT_OF_RECORDING = {
     Recording.DIFFERS: Verdict.DIFFERS,
     Recording.PAYS_ELSEWHERE: Verdict.PAYS_ELSEWHERE,
     Recording.RECORD_EXISTS: Verdict.RECORD_EXISTS,
+    Recording.RECORD_UNFINISHED: Verdict.RECORD_UNFINISHED,
 }
 
 
@@ -134,7 +142,8 @@ class Recorder:
             RecordsUnavailable: it may or may not be recorded; doing it again is safe.
         """
         if seen.finding is None:
-            return Judged(Verdict.NO_MONEY)
+            is_unpaid = seen.status in _UNPAID
+            return Judged(Verdict.NO_MONEY if is_unpaid else Verdict.UNKNOWN_STATE)
         named = _named_by(seen)
         record_id = named or asked
         if record_id is None:
@@ -146,7 +155,7 @@ class Recorder:
         event = _event_of(seen, record_id, is_ours=named is not None)
         found = self._found(event, seen.payment_id, seen.flow, seen.finding, seen.created_at)
         key = seen.metadata.get("chargeonce_key")
-        found = replace(found, key=key) if key else found
+        found = replace(found, key=key or found.key, is_own=named is not None)
         # The record may know the payment by its other name.
         examined = self._operations.examine(record_id)
         if examined is not None and examined.record.payment_id in seen.names:
@@ -184,6 +193,7 @@ class Recorder:
             create_parameters=create_parameters(event, key, flow),
             payment_method_id=None,
             created_at=created_at,
+            is_own=False,
         )
 
     def _record(self, found: FoundPayment, names: tuple[str, ...], *, only_new: bool) -> Judged:

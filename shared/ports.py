@@ -507,6 +507,7 @@ class FoundPayment:
         create_parameters: what its create request was, as far as it can still be seen.
         payment_method_id: what it is to be paid with; None for the customer's default.
         created_at: by Stripe's clock.
+        is_own: its metadata name the record; else an operator does.
     """
 
     payment_id: str
@@ -519,6 +520,7 @@ class FoundPayment:
     create_parameters: Mapping[str, str]
     payment_method_id: str | None
     created_at: datetime
+    is_own: bool = True
 
 
 class Adoption(StrEnum):

@@ -17,7 +17,7 @@ from typing import Any
 from shared import notices
 from shared.adoption import adopt
 from shared.errors import StripeUnavailable
-from shared.found_payments import LIST_PATHS, ForeignPayment, read_payment
+from shared.found_payments import LIST_PATHS, UnreadablePayment, read_payment
 from shared.ports import Adoption, Envelope, Rebuild
 from shared.stripe_lists import Page
 from shared.upkeep import Upkeep
@@ -26,6 +26,10 @@ TRANSPORT = "rebuild"
 
 CLOCK_MARGIN_SECONDS = 3600.0
 """How far the clocks of Stripe and of both database servers may lie apart."""
+
+REPLAY_SECONDS = 24 * 3600.0
+"""How long a create that is sent again surely brings the same object back
+(https://docs.stripe.com/api/idempotent_requests)."""
 
 OnProgress = Callable[[float], None]
 
@@ -36,6 +40,7 @@ class RebuildState(StrEnum):
     WHOLE = "whole"
     WAITING = "waiting"
     UNFINISHED = "unfinished"
+    BLOCKED = "blocked"
 
 
 @dataclass(slots=True)
@@ -44,18 +49,19 @@ class RebuildReport:
 
     Args:
         state: whole: consumers go on. Waiting: requests from before the loss may still be running.
-            Unfinished: the lists are not read to their end yet.
+            Unfinished: the lists are not read to their end yet. Blocked: a payment does not say
+            whose it is, and is to be looked at by a human.
         since: how far back they are read; None when there was nothing to do.
         wait_seconds: how long to wait before the lists may be read.
         adoptions: how many payments came to what.
-        foreign: how many payments carry a key that is not their record's.
+        unreadable: the payments of Chargeonce that do not say whose they are.
     """
 
     state: RebuildState
     since: datetime | None = None
     wait_seconds: float = 0.0
     adoptions: Counter[Adoption] = field(default_factory=Counter)
-    foreign: int = 0
+    unreadable: list[str] = field(default_factory=list)
 
 
 def rebuild(
@@ -92,10 +98,14 @@ def rebuild(
     report.state = RebuildState.UNFINISHED
     upkeep.check_identity()
     for list_path, cursor in _adopt_pages(upkeep, begun, report, on_progress):
+        if report.unreadable:
+            break
         upkeep.records.note_rebuild_place(begun, list_path, cursor)
         if is_time_up is not None and is_time_up():
             return report
-    if upkeep.records.finish_rebuild(begun):
+    if report.unreadable:
+        report.state = RebuildState.BLOCKED
+    elif upkeep.records.finish_rebuild(begun):
         report.state = RebuildState.WHOLE
         notices.inform(f"rebuilt from Stripe's lists ({_describe(report)}); charging goes on")
     return report
@@ -137,7 +147,7 @@ def keep_whole(upkeep: Upkeep, is_time_up: Callable[[], bool] | None = None) -> 
 
 def _margin_seconds(upkeep: Upkeep) -> float:
     """How much older than the last known commit a payment may be whose record is lost."""
-    return CLOCK_MARGIN_SECONDS + upkeep.quiet_seconds
+    return REPLAY_SECONDS + CLOCK_MARGIN_SECONDS + upkeep.quiet_seconds
 
 
 def _quiet_in_seconds(upkeep: Upkeep, begun: Rebuild) -> float:
@@ -172,12 +182,14 @@ def _take_in(
     upkeep: Upkeep, item: Mapping[str, Any], report: RebuildReport, *, dry_run: bool
 ) -> None:
     upkeep.check_mode(item.get("livemode"))
-    found = read_payment(item, upkeep.rules.key_namespace)
-    if isinstance(found, ForeignPayment):
-        report.foreign += 1
+    found = read_payment(item, upkeep.rules.namespaces)
+    if isinstance(found, UnreadablePayment):
+        report.unreadable.append(found.payment_id)
         notices.alarm(
-            f"payment {found.payment_id} was made by Chargeonce under a key that its record would "
-            "not have (another BILLING_KEY_NAMESPACE, or changed metadata): it is not adopted"
+            f"payment {found.payment_id} was made by Chargeonce, but does not say for which "
+            "record: nothing is charged until it does. Name the namespace that its key was made "
+            "under in BILLING_FORMER_NAMESPACES, or in BILLING_OTHER_NAMESPACES if another "
+            "deployment made it; or mend its metadata at Stripe"
         )
     elif found is not None and dry_run:
         result = upkeep.records.adopt(found, Envelope(TRANSPORT), dry_run=True)

@@ -629,9 +629,25 @@ def _read_currency(reader: _Reader) -> str:
     return reader.matching("BILLING_CURRENCY", "usd", _CURRENCY, "a three-letter code").lower()
 
 
+_NAMESPACE_EXPECTED = "letters, digits, dots, dashes or underscores (no colon), at most 64"
+
+
 def _read_namespace(reader: _Reader) -> str:
-    expected = "letters, digits, dots, dashes or underscores (no colon), at most 64"
-    return reader.matching("BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, expected)
+    return reader.matching(
+        "BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, _NAMESPACE_EXPECTED
+    )
+
+
+def _read_namespaces(reader: _Reader, name: str) -> tuple[str, ...]:
+    """Several of them, separated by commas."""
+    names = tuple(part.strip() for part in (reader.text(name) or "").split(",") if part.strip())
+    wrong = [part for part in names if not _NAMESPACE.fullmatch(part)]
+    if wrong:
+        reader.problems.append(
+            f"{name} must hold namespaces, separated by commas: {_NAMESPACE_EXPECTED}; not "
+            f"{wrong[0]!r}"
+        )
+    return names
 
 
 def _read_rules(reader: _Reader) -> BillingRules:
@@ -653,6 +669,8 @@ def _read_rules(reader: _Reader) -> BillingRules:
     return BillingRules(
         flow=Flow(reader.choice("STRIPE_FLOW", "payment_intent", tuple(Flow))),
         key_namespace=_read_namespace(reader),
+        former_namespaces=_read_namespaces(reader, "BILLING_FORMER_NAMESPACES"),
+        other_namespaces=_read_namespaces(reader, "BILLING_OTHER_NAMESPACES"),
         currency=_read_currency(reader),
         require_run=reader.flag("BILLING_REQUIRE_RUN", default=True),
         budget_seconds=budget,

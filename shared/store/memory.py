@@ -214,7 +214,8 @@ class MemoryStore:
             row.holder = None
             if release.due_in_seconds is None:
                 row.due_at = None
-            else:
+            # What only an operator may drive on stays at rest.
+            elif row.due_at is not None:
                 pause = timedelta(seconds=release.due_in_seconds)
                 row.due_at = _later(row.due_at, self._clock.now() + pause)
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from shared.operations import CloseResult, Examined, RecordedPayment, Recording
 from shared.ports import Adoption, Clock, Ending, Envelope, FoundPayment, Note
-from shared.record import Record, RecordId, State
+from shared.record import UNFINISHED, Flow, Record, RecordId, State
 from shared.store.memory_rebuild import LossyMemoryStore, judge_adoption
 
 _CLOSABLE = frozenset({State.DECLINED, State.REJECTED, State.PARKED})
+_ABOUT_ANOTHER = frozenset({Adoption.BROUGHT_FORWARD, Adoption.BESIDE})
 _WRITTEN = frozenset({Recording.RESTORED, Recording.BROUGHT_FORWARD})
 
 
@@ -95,6 +96,17 @@ class OperatedMemoryStore(LossyMemoryStore):
         if record is not None and record.fingerprint != found.fingerprint:
             return Recording.DIFFERS
         adoption = judge_adoption(record, found)
+        is_about_another = adoption in _ABOUT_ANOTHER and not found.is_own
+        if record is not None and is_about_another and _may_pay_itself(record, names):
+            return Recording.RECORD_UNFINISHED
         if only_new and adoption is Adoption.BROUGHT_FORWARD:
             return Recording.RECORD_EXISTS
         return Recording(adoption)
+
+
+def _may_pay_itself(record: Record, names: Sequence[str]) -> bool:
+    """Whether another payment than the named one may yet succeed for the record."""
+    if record.state not in UNFINISHED or record.payment_id in names:
+        return False
+    # A PaymentIntent that is not stored yet is never confirmed.
+    return record.flow is Flow.CHARGE or record.payment_id is not None

@@ -123,7 +123,11 @@ class LossyMemoryStore(MemoryStore):
             begun = self._rebuild
             history = f"memory:{self._timeline}"
             if begun is None or told_since is not None or begun.history != history:
-                moments = [self._last_known_commit(), *([told_since] if told_since else [])]
+                moments = [
+                    self._last_known_commit(),
+                    *self._unnamed_attempts(),
+                    *([told_since] if told_since else []),
+                ]
                 since = min(moments) - timedelta(seconds=margin_seconds)
                 self._rebuilds += 1
                 now = self._clock.now()
@@ -189,6 +193,15 @@ class LossyMemoryStore(MemoryStore):
             line.noted_at for _, line in reversed(self._attempts) if line.decision == "claimed"
         )
         return next(claims, self._made_at)
+
+    def _unnamed_attempts(self) -> Sequence[datetime]:
+        """When the attempts began that may have a payment which the record does not name."""
+        return [
+            row.record.attempt_started_at
+            for row in self._rows.values()
+            if row.record.state in (State.IN_PROGRESS, State.IN_DOUBT)
+            and row.record.payment_id is None
+        ]
 
     def _lost_row(self, found: FoundPayment) -> _Row:
         now = self._clock.now()

@@ -124,6 +124,7 @@ def found_parameter(found: FoundPayment) -> Jsonb:
             "doubts": 1,
             "create_in_doubt": False,
             "attempt_started_at": found.created_at.isoformat(),
+            "is_own": found.is_own,
         }
     )
 

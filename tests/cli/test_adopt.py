@@ -163,7 +163,7 @@ def test_what_is_refused(
         intent: "differs",
         charge: "differs",
         unpaid: "no_money",
-        authorized: "no_money",
+        authorized: "unknown_state",
         nobodys: "without_customer",
         "pi_missing": "not_at_stripe",
         "ch_missing": "not_at_stripe",

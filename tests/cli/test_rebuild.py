@@ -86,7 +86,7 @@ def test_nothing_to_rebuild(lost: CommandLine) -> None:
         "state": "whole",
         "since": None,
         "adoptions": {},
-        "foreign": 0,
+        "unreadable": [],
         "dry_run": False,
     }
     assert "nothing to rebuild" in lost("rebuild").stdout

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from shared.event import Fingerprint
-from shared.found_payments import ForeignPayment, read_payment
-from shared.key import idempotency_key
+from shared.found_payments import UnreadablePayment, read_payment
+from shared.key import Namespaces, idempotency_key
 from shared.ports import Finding, FoundPayment
 from shared.record import Flow, RecordId
 
-NAMESPACE = "usage-billing"
-KEY = idempotency_key("acme", "2026-11", NAMESPACE)
+NAMESPACES = Namespaces("usage-billing", former=("before",), others=("seats",))
+KEY = idempotency_key("acme", "2026-11", "usage-billing")
 
 
 def item(**changes: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def charge(**changes: Any) -> dict[str, Any]:
 
 def read(found: dict[str, Any]) -> FoundPayment:
     """Read a payment that must be ours."""
-    payment = read_payment(found, NAMESPACE)
+    payment = read_payment(found, NAMESPACES)
     assert isinstance(payment, FoundPayment)
     return payment
 
@@ -115,29 +115,48 @@ def test_objects_that_are_expanded() -> None:
     ],
 )
 def test_what_is_not_ours_or_moves_nothing(other: dict[str, Any]) -> None:
-    assert read_payment(other, NAMESPACE) is None
+    assert read_payment(other, NAMESPACES) is None
 
 
 @pytest.mark.parametrize(
-    "foreign",
+    "unreadable",
     [
         item(metadata={"customer_id": "other"}),
         item(metadata={"billing_period": "2026-12"}),
         item(metadata={"chargeonce_key": "0" * 32}),
-        item(metadata={"attempt": "first"}),
         item(customer=None),
     ],
 )
-def test_a_key_that_is_not_the_records(foreign: dict[str, Any]) -> None:
+def test_a_key_that_is_not_the_records(unreadable: dict[str, Any]) -> None:
     """Goal: a payment is adopted for the record that its key is of, or for none."""
-    assert read_payment(foreign, NAMESPACE) == ForeignPayment("pi_1")
+    assert read_payment(unreadable, NAMESPACES) == UnreadablePayment("pi_1")
 
 
-def test_another_namespace() -> None:
-    assert read_payment(item(), "other") == ForeignPayment("pi_1")
+def test_a_namespace_that_the_setting_had_before() -> None:
+    """Goal: a payment from before the namespace was changed is adopted, under its own key."""
+    former = idempotency_key("acme", "2026-11", "before")
+    assert read(item(metadata={"chargeonce_key": former})).key == former
+
+
+def test_the_namespace_of_another_deployment() -> None:
+    """Goal: what another deployment charged in this account is none of ours."""
+    theirs = idempotency_key("acme", "2026-11", "seats")
+    assert read_payment(item(metadata={"chargeonce_key": theirs}), NAMESPACES) is None
+
+
+def test_a_namespace_that_nobody_named() -> None:
+    """Goal: nobody knows whose it is, and that is said."""
+    unknown = Namespaces("other")
+    assert read_payment(item(), unknown) == UnreadablePayment("pi_1")
+
+
+@pytest.mark.parametrize("attempt", ["", "first", "0", "101", "3000000000", "9" * 5000, "-1", "２"])
+def test_an_attempt_that_is_no_number_of_one(attempt: str) -> None:
+    """Goal: the money counts, whatever became of the number beside it."""
+    assert read(item(metadata={"attempt": attempt})).attempt == 1
 
 
 def test_metadata_that_lacks_something() -> None:
     broken = item()
-    del broken["metadata"]["attempt"]
-    assert read_payment(broken, NAMESPACE) == ForeignPayment("pi_1")
+    del broken["metadata"]["billing_period"]
+    assert read_payment(broken, NAMESPACES) == UnreadablePayment("pi_1")

@@ -212,6 +212,22 @@ def test_our_own_table_needs_no_broker(morgue: Morgue, chargeonce: CommandLine) 
     assert morgue.azure.execute("SELECT count(*) FROM chargeonce.kept_messages") == [(0,)]
 
 
+def test_what_is_refused_again_is_shown_again(morgue: Morgue, chargeonce: CommandLine) -> None:
+    """Goal: a parked event that reconcile could not charge either is not lost from sight."""
+    letter = events(morgue, "again")
+    morgue.park(letter, reason="RunClosed")
+    run = ("run", "close", "--period", PERIOD)
+    assert chargeonce("dlq", "resubmit", *PARKED, "--json").document["done"] == 1
+    assert chargeonce(*run).code == ExitCode.OK
+    morgue.azure.execute("UPDATE chargeonce.kept_messages SET due_at = now()")
+    assert chargeonce("reconcile").code == ExitCode.OK
+    assert chargeonce("run", "reopen", "--period", PERIOD).code == ExitCode.OK
+    assert chargeonce("dlq", "resubmit", *PARKED, "--json").document["done"] == 1
+    morgue.azure.execute("UPDATE chargeonce.kept_messages SET due_at = now()")
+    assert chargeonce("reconcile").code == ExitCode.OK
+    assert morgue.charges() == {"cus_again": 1}
+
+
 def test_what_is_done_with_is_dropped(
     morgue: Morgue, chargeonce: CommandLine, tmp_path: Path
 ) -> None:

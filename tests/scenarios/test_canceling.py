@@ -6,9 +6,10 @@ import pytest
 
 from local.stripe_simulator import FaultKind
 from shared.canceling import CODE, Canceled, Canceler, CancelVerdict
+from shared.key import idempotency_key
 from shared.operations import OPERATOR
 from shared.outcome import Outcome
-from shared.ports import NoResponse, Payments, Records, StripeResponse
+from shared.ports import NoResponse, Payments, Records, StripeRequest, StripeResponse
 from shared.record import Flow, RecordId, State
 from shared.store.operations import PostgresOperations
 from shared.stripe_requests import confirm_intent
@@ -138,6 +139,16 @@ def test_stripe_is_away(bench: Bench, desk: Desk) -> None:
     bench.assert_nothing_charged(held=5000)
     bench.lapse_leases()
     assert desk.cancel().verdict is CancelVerdict.CANCELED
+    assert_closed(bench, desk)
+
+
+def test_a_look_that_fails_after_the_word_is_stored(bench: Bench, desk: Desk) -> None:
+    """Goal: the operator is told that the cancel has begun, for reconcile goes on with it."""
+    abandon(bench, CONFIRM, sent=False)
+    canceled = desk.cancel(TappedPayments(bench.payments, before=lose_looks))
+    assert canceled.verdict is CancelVerdict.IN_DOUBT
+    assert "goes on with the cancel" in canceled.verdict.sentence
+    assert bench.reconcile() == {Outcome.CANCELED: 1}
     assert_closed(bench, desk)
 
 
@@ -273,6 +284,22 @@ class TestOneStep:
         canceled = desk.cancel(TappedPayments(bench.payments, before=lose_looks))
         assert canceled.verdict is CancelVerdict.TRANSIENT
         bench.assert_run(held=5000, charged=0)
+
+    def test_a_record_in_conflict_stays_with_the_operator(self, bench: Bench, desk: Desk) -> None:
+        """Goal: where an older consumer has used the key, nothing of ours charges by itself."""
+        key = idempotency_key(RECORD_ID.customer_id, PERIOD, RULES.key_namespace)
+        older = {"amount": "5000", "currency": "usd", "customer": "cus_1"}
+        bench.payments.send(StripeRequest("post", MONEY_PATHS[Flow.CHARGE], older, key), 20)
+        biller = bench.biller(flow=Flow.CHARGE)
+        assert bench.deliver(biller) is Outcome.CONFLICT
+        bench.let_hours_pass(30)
+        desk.leave_alone(2 * RULES.lease_seconds)
+        canceled = desk.cancel(TappedPayments(bench.payments, before=lose_looks))
+        assert canceled.verdict is CancelVerdict.TRANSIENT
+        bench.let_hours_pass(1)
+        assert bench.reconcile(biller) == {}
+        assert bench.deliver(biller, message_id="again") is Outcome.CONFLICT
+        assert len(bench.charges()) == 1
 
     def test_the_decisive_look_is_under_the_lease(self, bench: Bench, desk: Desk) -> None:
         """Goal: a row that looks untouched, but was claimed a moment ago, is not closed."""

@@ -295,6 +295,46 @@ def test_a_charge_shortly_before_the_last_known_commit_is_found(
     assert state_of(bench, "lost") is State.CHARGED
 
 
+@pytest.mark.parametrize("replay_hours", [3, 23.9])
+@pytest.mark.parametrize("is_after_a_day", [False, True])
+def test_a_payment_that_a_repeated_create_brought_back_is_found(
+    bench: Bench, database: LosableDatabase, replay_hours: float, is_after_a_day: bool
+) -> None:
+    """Goal: a payment may be far older than the commits that were lost, and is found all the same.
+
+    Its create was sent hours before, and its answer was lost. The same create, sent again within
+    the lost time, brought the same PaymentIntent back, which then was charged.
+    """
+    customers(bench, "brought_back", "busy")
+    bench.stripe.set_clock(time.time() - replay_hours * 3600)
+    killed = kill_after("/v1/payment_intents")
+    die(bench, "brought_back", Flow.PAYMENT_INTENT, after=killed)
+    let_database_hours_pass(bench, replay_hours)
+    bench.stripe.set_clock(time.time())
+    deliver(bench, "busy")
+    database.back_up()
+    bench.lapse_leases()
+    assert deliver(bench, "brought_back") is Outcome.CHARGED
+    database.lose_commits()
+    if is_after_a_day:
+        bench.let_hours_pass(25)
+    rebuilt(bench, database)
+    fire_timer(bench)
+    deliver(bench, "brought_back", delivery_count=2)
+    assert paid(bench) == ["brought_back", "busy"]
+    assert state_of(bench, "brought_back") is State.CHARGED
+
+
+def let_database_hours_pass(bench: Bench, hours: float) -> None:
+    """Make everything that the database knows older."""
+    ago = f"- interval '{hours} hours'"
+    bench.execute(
+        f"UPDATE chargeonce.records SET attempt_started_at = attempt_started_at {ago}, "
+        f"created_at = created_at {ago}, claimed_at = claimed_at {ago}"
+    )
+    bench.execute(f"UPDATE chargeonce.attempts SET noted_at = noted_at {ago}")
+
+
 class Interrupted:
     """Stripe's lists, for a rebuild that reads few objects a page and may be stopped."""
 
@@ -436,13 +476,60 @@ def test_another_accounts_lists_prove_nothing(interrupted: Interrupted) -> None:
     assert deliver(bench, NAMES[0]) is Outcome.TRANSIENT
 
 
-def test_another_namespace_is_another_system(interrupted: Interrupted) -> None:
-    """Goal: payments that this deployment cannot have made are left alone, and told of."""
+def test_a_payment_of_no_known_record_keeps_the_database_suspended(
+    interrupted: Interrupted,
+) -> None:
+    """Goal: what nobody can place may be a lost record's payment, so nothing is charged."""
     bench = interrupted.bench
     report = rebuild(upkeep(bench, key_namespace="other"))
-    assert (report.state, report.foreign) == (RebuildState.WHOLE, len(NAMES))
+    assert report.state is RebuildState.BLOCKED
+    assert len(report.unreadable) > 0
+    assert charged_records(bench) == 0
+    assert deliver(bench, NAMES[0]) is Outcome.TRANSIENT
+    assert rebuild(upkeep(bench, key_namespace="other")).state is RebuildState.BLOCKED
+
+
+def test_the_payments_of_another_deployment_are_none_of_ours(interrupted: Interrupted) -> None:
+    """Goal: two deployments in one Stripe account leave each other's payments alone."""
+    bench = interrupted.bench
+    ours = upkeep(bench, key_namespace="other", other_namespaces=(RULES.key_namespace,))
+    report = rebuild(ours)
+    assert (report.state, report.unreadable) == (RebuildState.WHOLE, [])
     assert report.adoptions == {}
     assert charged_records(bench) == 0
+
+
+def test_a_namespace_that_was_changed_charges_nobody_twice(
+    bench: Bench, database: LosableDatabase, flow: Flow
+) -> None:
+    """Goal: what was charged under the former namespace is adopted under its own key."""
+    customers(bench, "moved")
+    database.back_up()
+    before = bench.biller(flow=flow, key_namespace="before")
+    assert deliver(bench, "moved", biller=before) is Outcome.CHARGED
+    database.lose_commits()
+    now = upkeep(bench, former_namespaces=("before",))
+    assert not keep_whole(now)
+    database.let_requests_end()
+    assert keep_whole(now)
+    assert deliver(bench, "moved", message_id="again") is Outcome.CHARGED
+    assert paid(bench) == ["moved"]
+
+
+def test_an_attempt_number_that_somebody_broke_stops_no_rebuild(
+    bench: Bench, database: LosableDatabase
+) -> None:
+    """Goal: metadata that were edited at Stripe keep neither the money nor the others away."""
+    customers(bench, "edited")
+    database.back_up()
+    deliver(bench, "edited")
+    path = f"/v1/payment_intents/{bench.record('edited').payment_id}"
+    bench.payments.send(
+        StripeRequest("post", path, {"metadata[attempt]": "3000000000"}, "edit"), 20
+    )
+    database.lose_commits()
+    rebuilt(bench, database)
+    assert (state_of(bench, "edited"), paid(bench)) == (State.CHARGED, ["edited"])
 
 
 def test_a_preview_says_what_a_rebuild_would_do(interrupted: Interrupted) -> None:

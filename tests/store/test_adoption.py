@@ -46,9 +46,11 @@ def adopt(
     return stores.store.adopt(found(finding, payment_id, **changes), Envelope("t"), dry_run=False)
 
 
-def with_payment(stores: StoreUnderTest, state: State, payment_id: str | None) -> Record:
+def with_payment(
+    stores: StoreUnderTest, state: State, payment_id: str | None, **changes: Any
+) -> Record:
     """A record in a state, with a stored payment or none; unfinished ones keep no holder."""
-    record = stores.claimed()
+    record = stores.claimed(**changes)
     if payment_id is not None:
         stores.store.store_payment(record.lease, payment_id)
     if state in (State.IN_PROGRESS, State.IN_DOUBT):

@@ -9,7 +9,7 @@ import pytest
 from shared.event import Fingerprint
 from shared.operations import OPERATOR, RecordedPayment, Recording
 from shared.ports import Envelope, Finding, Note
-from shared.record import UNFINISHED, RecordId, State
+from shared.record import UNFINISHED, Flow, RecordId, State
 from shared.store.operations import PostgresOperations
 from tests.store.test_adoption import found, with_payment
 from tests.support.bench import at_once
@@ -121,6 +121,23 @@ def test_only_proof_changes_a_record(billing: StoreUnderTest, state: State) -> N
     assert record is not None
     assert (record.state, record.payment_id) == (State.CHARGED, "pi_1")
     assert billing.money() == (0, AMOUNT_CENTS)
+
+
+@pytest.mark.parametrize("state", sorted(UNFINISHED))
+@pytest.mark.parametrize("flow", Flow)
+def test_a_payment_from_outside_does_not_stop_a_charge_that_is_under_way(
+    billing: StoreUnderTest, state: State, flow: Flow
+) -> None:
+    """Goal: a record whose own payment may yet succeed is to be canceled first."""
+    own_payment = "pi_own" if flow is Flow.PAYMENT_INTENT else None
+    before = with_payment(billing, state, own_payment, flow=flow)
+    refused = record_payment(billing, is_own=False)
+    assert (refused.recording, refused.record) == (Recording.RECORD_UNFINISHED, before)
+    assert billing.record() == before
+    names = ("pi_1", own_payment or "pi_1")
+    assert record_payment(billing, names, is_own=own_payment is None).recording is (
+        Recording.BROUGHT_FORWARD
+    )
 
 
 @pytest.mark.parametrize("only_new", [False, True])

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from shared.ports import ClaimVerdict, Rebuild
 from shared.record import State
 from tests.support.bench import at_once
-from tests.support.store import PostgresUnderTest, StoreUnderTest
+from tests.support.store import PERIOD, PostgresUnderTest, StoreUnderTest
 
 MARGIN_SECONDS = 100.0
 LIST = "/v1/payment_intents"
@@ -124,7 +124,7 @@ def test_an_operator_may_tell_of_a_loss(billing: StoreUnderTest) -> None:
 
 def test_who_tells_too_late_a_moment_loses_nothing(billing: StoreUnderTest) -> None:
     """Goal: what the database itself says, and an unfinished rebuild, go further back."""
-    billing.claimed()
+    billing.finish(billing.claimed(), State.CHARGED, "pi_1")
     last = last_claim_at(billing)
     first = begin(billing, last - timedelta(days=2))
     second = begin(billing, last + timedelta(days=2))
@@ -134,6 +134,17 @@ def test_who_tells_too_late_a_moment_loses_nothing(billing: StoreUnderTest) -> N
     assert billing.store.finish_rebuild(second)
     third = begin(billing, last + timedelta(days=2))
     assert third.since == last - timedelta(seconds=MARGIN_SECONDS)
+
+
+def test_an_attempt_whose_payment_is_not_known_goes_further_back(billing: StoreUnderTest) -> None:
+    """Goal: its create, sent again, may have brought back a payment from when it began."""
+    billing.store.raise_cap(PERIOD, 1_000_000)
+    unnamed = billing.claimed()
+    named = billing.claimed("customer-2")
+    billing.store.store_payment(named.lease, "pi_2")
+    billing.finish(billing.claimed("customer-3"), State.CHARGED, "pi_3")
+    rebuild = begin(billing, last_claim_at(billing) + timedelta(days=2))
+    assert rebuild.since == unnamed.attempt_started_at - timedelta(seconds=MARGIN_SECONDS)
 
 
 def test_two_that_notice_at_once_begin_one(postgres: PostgresUnderTest) -> None:
