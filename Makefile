@@ -12,7 +12,7 @@ export PYTHON
 
 python := .venv/bin/python
 
-.PHONY: help demo test check format simulate prove bench lock environment infra clean
+.PHONY: help demo test check format model simulate prove bench lock environment infra clean
 
 help: ## what there is to run (this list)
 	@echo "Chargeonce: each customer charged once per billing period."
@@ -36,6 +36,9 @@ check: environment ## format, lint, types and import rules
 format: environment ## put the code into the format that check wants
 	@$(python) -m ruff check --fix .
 	@$(python) -m ruff format .
+
+model: environment ## visit every state of the protocol, with its rules and without each
+	@$(python) -m local.check_model $(ARGS)
 
 simulate: environment ## interleave consumers, crashes and lost answers: SEEDS=1000
 	@$(python) -m local.simulate --seeds $(SEEDS) $(ARGS)
