@@ -142,8 +142,9 @@ class OneStep:
         }
 
     def is_at_rest(self, world: World) -> bool:
-        """Whether the record needs nobody any more."""
-        return world.state in (State.CHARGED, State.DECLINED)
+        """Whether the record needs nobody any more; what comes after the last hour is not seen."""
+        has_ended = world.state in (State.CHARGED, State.DECLINED)
+        return has_ended or world.hour >= self._scope.last_hour
 
     def steps(self, world: World) -> Iterator[Step[World]]:
         """Everything that can happen now."""
