@@ -1,6 +1,6 @@
 """The demo: a few hundred customers charged under faults, then judged by Stripe's own ledger."""
 
-from local.demo.books import Books, CloudBooks
+from local.demo.books import Books, CloudBooks, VaultBooks
 from local.demo.errors import DemoFailed
 from local.demo.plan import DemoPlan
 from local.demo.playing import play
@@ -12,6 +12,7 @@ __all__ = [
     "DemoFailed",
     "DemoPlan",
     "QuietScreen",
+    "VaultBooks",
     "play",
     "print_books",
     "progress_screen",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from local import demo
-from local.demo import Books, CloudBooks, DemoFailed, DemoPlan
+from local.demo import Books, CloudBooks, DemoFailed, DemoPlan, VaultBooks
 from local.demo.plan import Cloud
 from local.demo.screen import Screen
 from ops.exit_codes import ExitCode
@@ -56,6 +56,16 @@ BOOKS = Books(
             killed_processes=1,
         ),
     },
+    vault=VaultBooks(
+        cap_cents=60_000,
+        asked_cents=121_588,
+        charged_cents=59_992,
+        largest_cents=3_877,
+        refused_by_cap=26,
+        charges_before_revocation=37,
+        charges_after_revocation=0,
+        refused_after_revocation=6,
+    ),
     seconds=51.2,
     promises_broken=[],
     log_directory=None,
@@ -93,6 +103,8 @@ def test_the_table_ends_in_the_double_charges(
     assert "35,000.50 USD" in ran.stdout
     (run_out,) = [line for line in ran.stdout.splitlines() if "run out" in line]
     assert run_out.split()[-2:] == ["-", "1,017"]
+    (capped,) = [line for line in ran.stdout.splitlines() if "vault key of 600.00 USD" in line]
+    assert capped.split()[-2:] == ["599.92", "USD"]
     last_line = ran.stdout.strip().splitlines()[-1].split()
     assert last_line == ["double", "charges", "(by", "the", "simulator's", "ledger):", "0"]
 
