@@ -84,7 +84,7 @@ resource "google_cloudfunctions2_function" "this" {
     max_instance_request_concurrency = each.value.concurrency
     max_instance_count               = each.value.instances
     vpc_connector                    = var.network == null ? null : var.network.connector
-    vpc_connector_egress_settings    = var.network == null ? null : "PRIVATE_RANGES_ONLY"
+    vpc_connector_egress_settings    = var.network == null ? null : var.vpc_egress
 
     environment_variables = merge(local.settings, each.value.settings, {
       # One thread for each request that an instance is given, one connection for each thread.

@@ -43,7 +43,7 @@ resource "google_cloud_run_v2_job" "command" {
       dynamic "vpc_access" {
         for_each = var.network == null ? [] : [var.network]
         content {
-          egress = "PRIVATE_RANGES_ONLY"
+          egress = var.vpc_egress
           network_interfaces {
             network    = vpc_access.value.network
             subnetwork = vpc_access.value.subnetwork

@@ -220,6 +220,17 @@ variable "network" {
   default     = null
 }
 
+variable "vpc_egress" {
+  description = "What goes through that network. ALL_TRAFFIC where Stripe is reached through the spend-cap proxy, which takes calls from inside alone; the rest of the internet is then out of reach."
+  type        = string
+  default     = "PRIVATE_RANGES_ONLY"
+
+  validation {
+    condition     = contains(["PRIVATE_RANGES_ONLY", "ALL_TRAFFIC"], var.vpc_egress)
+    error_message = "vpc_egress is PRIVATE_RANGES_ONLY or ALL_TRAFFIC."
+  }
+}
+
 # Alerts.
 
 variable "notification_channels" {

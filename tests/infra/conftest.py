@@ -29,8 +29,8 @@ def push_plan(terraform: Terraform) -> Plan:
 
 @pytest.fixture(scope="session")
 def pull_plan(terraform: Terraform) -> Plan:
-    """The same with a pull subscription, and with a network to the database."""
-    return terraform.plan({"delivery": "pull", "network": NETWORK})
+    """The same with a pull subscription, and with a network that everything goes through."""
+    return terraform.plan({"delivery": "pull", "network": NETWORK, "vpc_egress": "ALL_TRAFFIC"})
 
 
 @pytest.fixture(scope="session")

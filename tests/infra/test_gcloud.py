@@ -8,6 +8,10 @@ them; those about topics and subscriptions are then run by gcloud against Google
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections import UserDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +32,16 @@ IMAGE = f"example.com/chargeonce@sha256:{'0' * 64}"
 RETENTION = "--message-retention-duration=31d"
 # The emulator still has the limit that Pub/Sub had before: seven days, 604800 s.
 LONGEST_OF_EMULATOR = "--message-retention-duration=7d"
+
+# Without what the repository has besides, which a development environment has on its path.
+FROM_HERE_ALONE = """
+import os, runpy, sys
+keeps = ("site-packages", sys.base_prefix)
+sys.path[:] = [os.getcwd(), *(each for each in sys.path if any(part in each for part in keeps))]
+sys.argv = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__")
+"""
+EXIT_SETTINGS = 3
 
 WRONG = (
     ("pubsub", "topics", "create", "usage", "--retention=31d"),
@@ -188,6 +202,25 @@ class TestScripts:
         jobs = {each["name"]: each for each in plans["push"].of_type("cloud_scheduler_job")}
         assert f"0 {jobs[f'{NAME}-reconcile']['schedule']}" == USUAL_RECONCILE_SCHEDULE
         assert f"0 {jobs[f'{NAME}-mint']['schedule']}" == USUAL_MINT_SCHEDULE
+
+    @pytest.mark.parametrize("command", [("ops", "migrate"), ("gcp_function.pull",)])
+    def test_the_image_has_what_it_runs(self, tmp_path: Path, command: tuple[str, ...]) -> None:
+        """Both get as far as their settings, which are not there, with the image's files alone."""
+        for line in (GCP / "image.gcloudignore").read_text().splitlines():
+            source = ROOT / line.removeprefix("!/")
+            if line.startswith("!/") and "infra" not in line:
+                copy = shutil.copytree if source.is_dir() else shutil.copy
+                copy(source, tmp_path / source.name)
+        done = subprocess.run(
+            [sys.executable, "-c", FROM_HERE_ALONE, *command],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"]},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == EXIT_SETTINGS, done.stdout + done.stderr
+        assert "DATABASE_URL is missing" in done.stdout + done.stderr
 
     def test_functions_get_what_gcloudignore_lets_through(self) -> None:
         """What Terraform deploys is archived by name; gcloud uploads what the file says."""

@@ -196,12 +196,14 @@ class TestDatabase:
         )
         for template in (pool, command):
             (access,) = template["vpc_access"]
+            assert access["egress"] == "ALL_TRAFFIC"
             (interface,) = access["network_interfaces"]
             assert interface["network"] == NETWORK["network"]
             assert interface["subnetwork"] == NETWORK["subnetwork"]
         for function in pull_plan.of_type("cloudfunctions2_function"):
             (service,) = function["service_config"]
             assert service["vpc_connector"] == NETWORK["connector"]
+            assert service["vpc_connector_egress_settings"] == "ALL_TRAFFIC"
 
 
 class TestVault:
