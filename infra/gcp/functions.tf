@@ -4,6 +4,8 @@ resource "google_storage_bucket" "source" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
+  # Older versions of the source must not keep the deployment from being removed.
+  force_destroy = true
 
   versioning {
     enabled = true
