@@ -84,6 +84,24 @@ resource "google_pubsub_subscription_iam_member" "operator_reads_dead_letters" {
   member       = google_service_account.operator.member
 }
 
+# To look at how they are set: ack deadline, dead letters, expiration.
+
+resource "google_pubsub_topic_iam_member" "operator_looks" {
+  for_each = { events = google_pubsub_topic.events.id, dead-letters = google_pubsub_topic.dead_letters.id }
+
+  topic  = each.value
+  role   = "roles/pubsub.viewer"
+  member = google_service_account.operator.member
+}
+
+resource "google_pubsub_subscription_iam_member" "operator_looks" {
+  for_each = { events = google_pubsub_subscription.events.id, dead-letters = google_pubsub_subscription.dead_letters.id }
+
+  subscription = each.value
+  role         = "roles/pubsub.viewer"
+  member       = google_service_account.operator.member
+}
+
 # Secrets. Whoever runs code here needs the same ones: the database, and Stripe.
 
 resource "google_secret_manager_secret_iam_member" "reads" {

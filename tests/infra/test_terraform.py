@@ -132,6 +132,13 @@ COMMON_GRANTS = {
         "roles/pubsub.subscriber",
         "google_pubsub_subscription/chargeonce-dead-letters.id",
     ),
+    ("operator.member", "roles/pubsub.viewer", "google_pubsub_topic/chargeonce-events.id"),
+    ("operator.member", "roles/pubsub.viewer", "google_pubsub_topic/chargeonce-dead-letters.id"),
+    (
+        "operator.member",
+        "roles/pubsub.viewer",
+        "google_pubsub_subscription/chargeonce-dead-letters.id",
+    ),
     *(
         (f"{account}.member", "roles/secretmanager.secretAccessor", f"chargeonce-{secret}")
         for account in ("biller", "timers", "operator")
@@ -257,6 +264,7 @@ class TestRights:
         """The whole list: a right more is a decision, not a slip."""
         subscription = "google_pubsub_subscription/chargeonce-push.id"
         assert grants(push_plan) == COMMON_GRANTS | {
+            ("operator.member", "roles/pubsub.viewer", subscription),
             (PUBSUB_ITSELF, "roles/pubsub.subscriber", subscription),
             ("pusher.member", "roles/run.invoker", "chargeonce-bill"),
         }
@@ -264,6 +272,7 @@ class TestRights:
     def test_pull(self, pull_plan: Plan) -> None:
         subscription = "google_pubsub_subscription/chargeonce-pull.id"
         assert grants(pull_plan) == COMMON_GRANTS | {
+            ("operator.member", "roles/pubsub.viewer", subscription),
             (PUBSUB_ITSELF, "roles/pubsub.subscriber", subscription),
             ("biller.member", "roles/pubsub.subscriber", subscription),
         }
