@@ -64,7 +64,12 @@ _ADMIT = """
 SELECT verdict, payment_row, cap_cents, used_cents
 FROM chargeonce.vault_admit(%s, %s, %s, %s, %s, %s, %s, %s)
 """
-_SETTLE = "SELECT chargeonce.vault_settle(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+# For this transaction alone. A hold is durable before the call is forwarded; should the database
+# lose what ended it, the hold is still there and Stripe is asked again.
+_SETTLE = """
+SELECT chargeonce.vault_settle(%s, %s, %s, %s, %s, %s, %s, %s, %s)
+FROM set_config('synchronous_commit', 'off', true)
+"""
 _CONCLUDE = "SELECT chargeonce.vault_conclude(%s, %s, %s, %s, %s, %s)"
 _TAKE_DUE = "SELECT * FROM chargeonce.vault_take_due(%s, %s)"
 
