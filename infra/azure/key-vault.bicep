@@ -16,6 +16,12 @@ param stripeApiKey string
 @secure()
 param vaultAdminToken string
 
+@secure()
+param vaultProxyApiKey string
+
+@secure()
+param vaultEncryptionKey string
+
 resource vault 'Microsoft.KeyVault/vaults@2023-07-01' = {
   // checkov:skip=CKV_AZURE_109: in production only the apps' subnets and the operator's address get in; a desk has no network of its own
   // checkov:skip=CKV_AZURE_189: as above; identities with a role alone read secrets
@@ -47,36 +53,48 @@ resource vault 'Microsoft.KeyVault/vaults@2023-07-01' = {
   }
 }
 
-resource database 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = if (!empty(databaseUrl)) {
-  // checkov:skip=CKV_AZURE_41: a secret that expires would stop billing; it is changed by hand, see docs/deploy-azure.md
-  // checkov:skip=CKV_AZURE_114: it has a content type; the check does not look behind a condition
-  parent: vault
-  name: 'database-url'
-  properties: {
-    contentType: 'text/plain'
+module database 'secret.bicep' = if (!empty(databaseUrl)) {
+  name: 'secret-database-url'
+  params: {
+    vaultName: vault.name
+    name: 'database-url'
     value: databaseUrl
   }
 }
 
-resource stripe 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = if (!empty(stripeApiKey)) {
-  // checkov:skip=CKV_AZURE_41: as above
-  // checkov:skip=CKV_AZURE_114: as above
-  parent: vault
-  name: 'stripe-api-key'
-  properties: {
-    contentType: 'text/plain'
+module stripe 'secret.bicep' = if (!empty(stripeApiKey)) {
+  name: 'secret-stripe-api-key'
+  params: {
+    vaultName: vault.name
+    name: 'stripe-api-key'
     value: stripeApiKey
   }
 }
 
-resource admin 'Microsoft.KeyVault/vaults/secrets@2023-07-01' = if (!empty(vaultAdminToken)) {
-  // checkov:skip=CKV_AZURE_41: as above
-  // checkov:skip=CKV_AZURE_114: as above
-  parent: vault
-  name: 'vault-admin-token'
-  properties: {
-    contentType: 'text/plain'
+module adminToken 'secret.bicep' = if (!empty(vaultAdminToken)) {
+  name: 'secret-vault-admin-token'
+  params: {
+    vaultName: vault.name
+    name: 'vault-admin-token'
     value: vaultAdminToken
+  }
+}
+
+module proxyKey 'secret.bicep' = if (!empty(vaultProxyApiKey)) {
+  name: 'secret-vault-proxy-api-key'
+  params: {
+    vaultName: vault.name
+    name: 'vault-proxy-api-key'
+    value: vaultProxyApiKey
+  }
+}
+
+module encryptionKey 'secret.bicep' = if (!empty(vaultEncryptionKey)) {
+  name: 'secret-vault-encryption-key'
+  params: {
+    vaultName: vault.name
+    name: 'vault-encryption-key'
+    value: vaultEncryptionKey
   }
 }
 

@@ -103,23 +103,49 @@ param operatorIpAddress string = ''
 @secure()
 param stripeApiKey string = ''
 
-@description('What a spend-cap proxy is opened with; empty where there is none.')
+@description('Opens the admin API of the spend-cap proxy that deployVaultProxy makes.')
 @secure()
 param vaultAdminToken string = ''
 
+@description('Opens the proxy that the billing app calls: its admin token, or the hosted service\'s key.')
+@secure()
+param vaultProxyApiKey string = ''
+
+@description('What the billing app encrypts its vault keys with.')
+@secure()
+param vaultEncryptionKey string = ''
+
+// ---- The spend-cap proxy ----
+
+@description('proxy: the billing app calls Stripe through a proxy, with vault keys, and cannot read Stripe\'s own key.')
+@allowed([
+  'ledger'
+  'proxy'
+])
+param vaultProvider string = 'ledger'
+
+@description('Where that proxy is.')
+param vaultProxyUrl string = ''
+
 @description('Deploys the spend-cap proxy as two apps of its own: one for calls, one for the admin API.')
 param deployVaultProxy bool = false
+
 
 var token = uniqueString(resourceGroup().id)
 var tags = empty(environmentName) ? {} : { 'azd-env-name': environmentName }
 var databaseSecret = 'database-url'
 var stripeSecret = 'stripe-api-key'
 var adminSecret = 'vault-admin-token'
+var proxyKeySecret = 'vault-proxy-api-key'
+var encryptionSecret = 'vault-encryption-key'
 
 // Settings that an app reads from the vault, by an identity that may read those alone.
 var databaseReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${databaseSecret}/)'
 var stripeReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${stripeSecret}/)'
 var adminReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${adminSecret}/)'
+
+var proxyKeyReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${proxyKeySecret}/)'
+var encryptionReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${encryptionSecret}/)'
 
 var receivingSettings = {
   ServiceBus__fullyQualifiedNamespace: '${serviceBus.outputs.name}.servicebus.windows.net'
@@ -131,9 +157,28 @@ var topicSettings = {
 var queueSettings = {
   BILLING_QUEUE: serviceBus.outputs.entityName
 }
+// With a proxy the billing app holds no key of Stripe.
+var throughProxy = vaultProvider == 'proxy'
+var directSettings = {
+  STRIPE_API_KEY: stripeReference
+}
+var throughProxySettings = {
+  VAULT_PROVIDER: 'proxy'
+  VAULT_PROXY_URL: vaultProxyUrl
+  VAULT_PROXY_API_KEY: proxyKeyReference
+  VAULT_ENCRYPTION_KEY: encryptionReference
+}
+var directSecrets = [
+  databaseSecret
+  stripeSecret
+]
+var throughProxySecrets = [
+  databaseSecret
+  proxyKeySecret
+  encryptionSecret
+]
 var chargingSettings = {
   DATABASE_URL: databaseReference
-  STRIPE_API_KEY: stripeReference
   STRIPE_FLOW: stripeFlow
   STRIPE_CONNECT_TIMEOUT_SECONDS: string(stripeConnectTimeoutSeconds)
   STRIPE_READ_TIMEOUT_SECONDS: string(stripeReadTimeoutSeconds)
@@ -223,6 +268,8 @@ module vault 'key-vault.bicep' = {
     databaseUrl: createDatabase ? ownDatabaseUrl : databaseUrl
     stripeApiKey: stripeApiKey
     vaultAdminToken: vaultAdminToken
+    vaultProxyApiKey: vaultProxyApiKey
+    vaultEncryptionKey: vaultEncryptionKey
   }
 }
 
@@ -235,15 +282,12 @@ module billing 'function-app.bicep' = {
     storageName: take('${prefix}bill${token}', 24)
     monitoringName: monitoring.outputs.componentName
     vaultName: vault.outputs.name
-    secretNames: [
-      databaseSecret
-      stripeSecret
-    ]
+    secretNames: throughProxy ? throughProxySecrets : directSecrets
     serviceBusName: serviceBus.outputs.name
     subnetId: production ? network.outputs.appSubnetIds[0] : ''
     maximumInstanceCount: maximumInstanceCount
     instanceMemoryMB: instanceMemoryMB
-    settings: union(chargingSettings, receivingSettings, useTopic ? topicSettings : queueSettings, billingSettings)
+    settings: union(chargingSettings, throughProxy ? throughProxySettings : directSettings, receivingSettings, useTopic ? topicSettings : queueSettings, billingSettings)
   }
 }
 

@@ -61,7 +61,7 @@ def test_nothing_is_found_in_ours(report: Report) -> None:
     assert [one for one in report.failed if one.file not in PLANTED] == []
     # It has none for Service Bus, alerts and the like; these it must have read.
     seen = {file for file, _ in report.seen}
-    assert {"database.bicep", "function-app.bicep", "key-vault.bicep", "network.bicep"} <= seen
+    assert {"database.bicep", "function-app.bicep", "key-vault.bicep", "secret.bicep"} <= seen
 
 
 def test_each_exception_is_said_why_and_used(report: Report) -> None:
