@@ -67,7 +67,7 @@ param stripeMaxRequestsPerSecond string = '0.5'
 param workerThreads int = 8
 
 @description('Instances at most. Times the threads it stays below the connections of the database.')
-@minValue(40)
+@minValue(1)
 @maxValue(1000)
 param maximumInstanceCount int = 40
 
