@@ -133,8 +133,8 @@ def _add_serve(actions: Commands) -> None:
         serve,
         "chargeonce vault serve --port 8080",
         details="VAULT_PROXY_SERVES says which part of it. Plain HTTP: put it behind something "
-        "that speaks TLS. The settings are those of the function vault_proxy: docs/vault.md lists "
-        "them.",
+        "that speaks TLS and waits for slow callers in its place. The settings are those of the "
+        "function vault_proxy: docs/vault.md lists them.",
     )
     command.add_argument(
         "--host", default="127.0.0.1", metavar="HOST", help="where to listen (%(default)s)"

@@ -58,7 +58,10 @@ ORDER BY made.called_at DESC
 LIMIT %s
 """
 _FIND_KEY = f"SELECT {_KEY_COLUMNS} FROM chargeonce.vault_keys AS source WHERE source.key_id = %s"
-_FIND_AMOUNT = "SELECT amount_cents FROM chargeonce.vault_payments WHERE payment_id = %s"
+# Not of one that was given back: it may have been changed where nobody here has seen it.
+_FIND_AMOUNT = """
+SELECT amount_cents FROM chargeonce.vault_payments WHERE payment_id = %s AND state <> 'released'
+"""
 _REFUSE = "SELECT chargeonce.vault_refuse(%s, %s, %s, %s)"
 _ADMIT = """
 SELECT verdict, payment_row, cap_cents, used_cents

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from local.stripe_simulator import Fault, FaultKind, Match
-from shared.ports import NoResponse
+from shared.ports import NoResponse, StripeResponse
 from shared.vault.holds import GONE_AFTER_SECONDS
 from shared.vault.ports import Effect, Proof
 from tests.support.vault import CHARGE, VaultBench
@@ -72,6 +72,13 @@ def test_a_refused_confirm_gives_back_no_payment_in_processing(
     assert (vault.money(), vault.moved_cents()) == ((0, 1000), 1000)
 
 
+def lose_confirm(vault: VaultBench, key: str, payment_id: str) -> None:
+    """Let a confirm be sent that never arrives, and nobody knows."""
+    vault.upstream.before = lambda method, path: NoResponse(sent=True, problem="read_timeout")
+    assert confirm(vault, key, payment_id).status == 502
+    vault.upstream.reset()
+
+
 def process(vault: VaultBench, key: str) -> str:
     """A PaymentIntent whose money is on its way."""
     payment_id = create(vault, key)
@@ -84,9 +91,7 @@ def test_an_old_look_gives_back_nothing(vault: VaultBench) -> None:
     """Goal: what Stripe said before a confirm was sent proves nothing about it."""
     key = vault.mint(daily_usd=10.0)
     payment_id = create(vault, key)
-    vault.upstream.before = lambda method, path: NoResponse(sent=True, problem="read_timeout")
-    confirm(vault, key, payment_id)
-    vault.upstream.reset()
+    lose_confirm(vault, key, payment_id)
     vault.let_hours_pass(26)
     vault.execute("UPDATE chargeonce.vault_payments SET due_at = now()")
     (hold,) = vault.records.take_due_holds(10, 600)
@@ -100,9 +105,7 @@ def test_a_confirm_that_never_arrived_is_given_back_after_a_day(vault: VaultBenc
     """Goal: a hold that nobody comes back for ends without a human, and not too early."""
     key = vault.mint(daily_usd=10.0)
     payment_id = create(vault, key)
-    vault.upstream.before = lambda method, path: NoResponse(sent=True, problem="read_timeout")
-    confirm(vault, key, payment_id)
-    vault.upstream.reset()
+    lose_confirm(vault, key, payment_id)
     vault.let_hours_pass(24)
     vault.resolve()
     assert vault.money() == (1000, 0)
@@ -171,6 +174,18 @@ def test_a_lost_request_sent_again_after_pruning(vault: VaultBench, acts: bool) 
     assert vault.money() == (1000, 1000)
     vault.resolve()
     assert (vault.money(), vault.moved_cents()) == ((0, 1000 + acts * 1000), 1000 + acts * 1000)
+
+
+def test_an_amount_raised_elsewhere_after_a_decline(vault: VaultBench) -> None:
+    """Goal: what was given back is read anew before it is confirmed again."""
+    key = vault.mint(daily_usd=20.0)
+    payment_id = create(vault, key)
+    confirm(vault, key, payment_id, payment_method="pm_card_chargeDeclined")
+    raised = vault.upstream.send("POST", f"/v1/payment_intents/{payment_id}", "amount=5000", {})
+    assert isinstance(raised, StripeResponse)
+    assert raised.status == 200
+    assert confirm(vault, key, payment_id).code == "spend_cap_reached"
+    assert (vault.money(), vault.moved_cents()) == ((0, 0), 0)
 
 
 def test_a_replayed_create_counts_the_intent_that_it_made(vault: VaultBench) -> None:
