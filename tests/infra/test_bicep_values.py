@@ -261,6 +261,22 @@ class TestTheTemplates:
         assert set(given) <= set(MAIN.parsed["parameters"])
         assert all(re.fullmatch(r"\$\{[A-Z_]+\}", one["value"]) for one in given.values())
 
+    def test_azd_finds_template_and_app(self) -> None:
+        """Goal: `azd up` deploys main.bicep, and the code to the app that carries the tag."""
+        project = (ROOT / "azure.yaml").read_text()
+        said = dict(
+            re.findall(r"^ +(path|module|project|language|host): (.+)$", project, re.MULTILINE)
+        )
+        assert said == {
+            "path": "infra/azure",
+            "module": "main",
+            "project": ".",
+            "language": "python",
+            "host": "function",
+        }
+        (service,) = re.findall(r"^services:\n  (\w+):$", project, re.MULTILINE)
+        assert MAIN.variable("billingTags") == {"'azd-service-name'": service}
+
     def test_names_are_short_enough(self) -> None:
         """Goal: the longest name that the defaults make is one that Azure takes."""
         token = "x" * 13
