@@ -92,7 +92,7 @@ def test_scripts_are_posix_and_stop_at_errors(script: Path) -> None:
     """Goal: any shell runs them, and a failed step is the last."""
     text = script.read_text()
     subprocess.run(["sh", "-n", script], check=True)
-    assert "set -eu" in text or '. "$(dirname "$0")/common.sh"' in text
+    assert "\nset -eu\n" in text or '\n. "$(dirname "$0")/common.sh"\n' in text
     assert script.name == "common.sh" or text.startswith("#!/bin/sh\n")
 
 
