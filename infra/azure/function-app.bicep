@@ -104,7 +104,7 @@ resource monitoring 'Microsoft.Insights/components@2020-02-02' existing = {
 }
 
 resource serviceBus 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
-  name: empty(serviceBusName) ? 'none' : serviceBusName
+  name: empty(serviceBusName) ? 'there-is-none' : serviceBusName
 }
 
 resource vault 'Microsoft.KeyVault/vaults@2023-07-01' existing = {

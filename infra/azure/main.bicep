@@ -6,7 +6,7 @@ targetScope = 'resourceGroup'
 @description('Where everything is; a region that has Flex Consumption.')
 param location string = resourceGroup().location
 
-@description('Begins the names of all resources.')
+@description('Begins the names of all resources: lower-case letters and digits.')
 @minLength(3)
 @maxLength(11)
 param prefix string = 'chargeonce'
@@ -130,7 +130,6 @@ param vaultProxyUrl string = ''
 @description('Deploys the spend-cap proxy as two apps of its own: one for calls, one for the admin API.')
 param deployVaultProxy bool = false
 
-
 var token = uniqueString(resourceGroup().id)
 var tags = empty(environmentName) ? {} : { 'azd-env-name': environmentName }
 var databaseSecret = 'database-url'
@@ -143,7 +142,6 @@ var encryptionSecret = 'vault-encryption-key'
 var databaseReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${databaseSecret}/)'
 var stripeReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${stripeSecret}/)'
 var adminReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${adminSecret}/)'
-
 var proxyKeyReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${proxyKeySecret}/)'
 var encryptionReference = '@Microsoft.KeyVault(SecretUri=${vault.outputs.uri}secrets/${encryptionSecret}/)'
 

@@ -87,7 +87,7 @@ class Template:
 def template(name: str) -> Template:
     """A file of infra/azure."""
     path = AZURE / name
-    return Template(path, pycep.BicepParser().parse(text=path.read_text("utf-8")))
+    return Template(path, _parser().parse(text=path.read_text("utf-8")))
 
 
 def template_names() -> list[str]:
@@ -101,7 +101,7 @@ def parameters_in(name: str) -> Mapping[str, Any]:
     using = re.compile(r"^using 'main\.bicep'$", re.MULTILINE)
     assert using.search(text), "it must be about main.bicep"
     as_variables = re.sub(r"^param ", "var ", using.sub("", text), flags=re.MULTILINE)
-    variables = pycep.BicepParser().parse(text=as_variables)["variables"]
+    variables = _parser().parse(text=as_variables)["variables"]
     return {name: found["value"] for name, found in variables.items()}
 
 
@@ -120,6 +120,12 @@ def branches(value: Any) -> Iterator[Any]:
                 yield from branches(element)
         case _:
             yield value
+
+
+@cache
+def _parser() -> pycep.BicepParser:
+    """Making one takes longer than using it."""
+    return pycep.BicepParser()
 
 
 def _body(config: Mapping[str, Any]) -> Mapping[str, Any]:
