@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Protocol, Self
+from typing import IO, Final, LiteralString, Protocol, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
@@ -214,8 +214,12 @@ class EmbeddedPostgres:
         return self._directory / _LOG
 
     def create_database(self, template: str | None = None) -> str:
-        """Make a database and return its address; see `DatabaseServer`."""
-        return _create_database(self.url, template)
+        """Make a database and return its address; see `DatabaseServer`.
+
+        By copying files, since the checkpoints that it takes are free where nothing is synced: half
+        the time of a copy through the log.
+        """
+        return _create_database(self.url, template, "" if self._fsync else "STRATEGY file_copy")
 
     def drop_database(self, url: str) -> None:
         """Drop a database; see `DatabaseServer`."""
@@ -467,13 +471,15 @@ def _start_unprivileged(
         ) from error
 
 
-def _create_database(server_url: str, template: str | None) -> str:
+def _create_database(server_url: str, template: str | None, options: LiteralString = "") -> str:
     name = f"chargeonce_{secrets.token_hex(6)}"
     # template0, unlike template1, never has anybody connected to it.
     source = "template0" if template is None else str(conninfo_to_dict(template)["dbname"])
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}").format(
+        sql.Identifier(name), sql.Identifier(source), sql.SQL(options)
+    )
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(statement.format(sql.Identifier(name), sql.Identifier(source)))
+        connection.execute(statement)
     return _with_database(server_url, name)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from local.functions_host import MISSING
 from local.postgres import DatabaseServer, database_server
+from local.pubsub_emulator_gcloud import GcloudPubsubEmulator
 from local.tools import Missing, find_tool
 from tests.support.missing import skip_outside_ci
 
@@ -76,6 +77,13 @@ def requires_gcloud() -> Path:
 def requires_pubsub_emulator() -> Path:
     """Where Google's Pub/Sub emulator is; Java is there too."""
     return _require("pubsub-emulator")
+
+
+@pytest.fixture(scope="session")
+def gcloud_emulator(requires_pubsub_emulator: Path) -> Iterator[GcloudPubsubEmulator]:
+    """Google's Pub/Sub emulator; one for the test process, since Java takes seconds to start."""
+    with GcloudPubsubEmulator(requires_pubsub_emulator) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ WORTH_REACHING: Sequence[str] = (
     "stale finish of an unfinished record",
     "takeover",
 )
-"""What a thousand seeds must reach, or they prove less than they seem to."""
+"""What the seeds of the test suite must reach, or they prove less than they seem to."""
 
 
 @dataclass(frozen=True, slots=True)

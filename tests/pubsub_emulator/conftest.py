@@ -20,12 +20,11 @@ def own_cloud() -> Iterator[Cloud]:
 
 
 @pytest.fixture(scope="session")
-def gcloud_cloud(requires_pubsub_emulator: object) -> Iterator[Cloud]:
-    """Google's emulator; skipped, or in CI failed, where it is missing."""
-    with GcloudPubsubEmulator() as emulator:
-        cloud = Cloud("gcloud", emulator.environment, None)
-        yield cloud
-        cloud.close()
+def gcloud_cloud(gcloud_emulator: GcloudPubsubEmulator) -> Iterator[Cloud]:
+    """Google's emulator."""
+    cloud = Cloud("gcloud", gcloud_emulator.environment, None)
+    yield cloud
+    cloud.close()
 
 
 @pytest.fixture

@@ -24,12 +24,11 @@ def own_pubsub() -> Iterator[Pubsub]:
 
 
 @pytest.fixture(scope="session")
-def gcloud_pubsub(requires_pubsub_emulator: object) -> Iterator[Pubsub]:
-    """Google's emulator; skipped, or in CI failed, where it is missing."""
-    with GcloudPubsubEmulator() as emulator:
-        cloud = Cloud("gcloud", emulator.environment, None)
-        yield Pubsub(cloud, emulator.environment)
-        cloud.close()
+def gcloud_pubsub(gcloud_emulator: GcloudPubsubEmulator) -> Iterator[Pubsub]:
+    """Google's emulator."""
+    cloud = Cloud("gcloud", gcloud_emulator.environment, None)
+    yield Pubsub(cloud, gcloud_emulator.environment)
+    cloud.close()
 
 
 @pytest.fixture(params=["own", "gcloud"])

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +14,11 @@ PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
-def emulator(requires_pubsub_emulator: Path) -> Iterator[GcloudPubsubEmulator]:
+def emulator(gcloud_emulator: GcloudPubsubEmulator) -> GcloudPubsubEmulator:
     """Google's emulator with a dead-letter topic that somebody subscribes to."""
-    with GcloudPubsubEmulator(requires_pubsub_emulator) as emulator:
-        emulator.create_topic("dead-letters")
-        emulator.create_subscription("dead-letters", "dead-letters-kept")
-        yield emulator
+    gcloud_emulator.create_topic("dead-letters")
+    gcloud_emulator.create_subscription("dead-letters", "dead-letters-kept")
+    return gcloud_emulator
 
 
 @pytest.fixture(scope="module")

