@@ -193,6 +193,10 @@ class SlowRecords:
         """See `Orphanage`: none."""
         return []
 
+    def take_runs_near_cap(self, percent: int) -> list[Any]:
+        """See `RunsNearCap`: none."""
+        return []
+
     def take_timer_lease(self, name: str, lease_seconds: float) -> bool:
         """See `Timers`: once."""
         is_free, self._is_free = self._is_free, False

@@ -176,7 +176,7 @@ def test_what_is_not_known_to_be_paid_is_imported_as_nothing(
     assert [told["where"] for told in ran.document["attention"]] == ["line 4", "line 5"]
     shown = deployed("import", "--csv", older.csv(tmp_path, *lines))
     assert "unknown_state" in shown.stdout
-    assert "find it at Stripe" in " ".join(shown.stdout.split())
+    assert "bring it to an end at Stripe" in " ".join(shown.stdout.split())
     assert store.get_record(RecordId("cord", PERIOD)) is None
 
 
