@@ -27,6 +27,7 @@ from ops import (
 )
 from ops.arguments import HelpFormatter
 from ops.audit import command as audit
+from ops.doctor import command as doctor
 from ops.errors import PackageMissing, PlaceUnavailable
 from ops.exit_codes import ExitCode, exit_code_table
 from ops.report import Report
@@ -56,6 +57,7 @@ _FAMILIES = (
     vault,
     rebuild,
     audit,
+    doctor,
     demo,
 )
 

@@ -36,7 +36,7 @@ _MEANINGS = {
     ExitCode.DATABASE: "the database is away",
     ExitCode.SCHEMA: "the database's schema is not the one this version needs",
     ExitCode.PACKAGE: "a package that this command needs is not installed",
-    ExitCode.FINDINGS: "the audit is complete and found something",
+    ExitCode.FINDINGS: "audit or doctor has ended and found something",
     ExitCode.STRIPE: "Stripe could not be read; run it again",
     ExitCode.INCOMPLETE: "done in part; what is left is told, and running it again is safe",
     ExitCode.BROKER: "a message broker cannot be reached, or refuses",

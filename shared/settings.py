@@ -332,6 +332,29 @@ def read_servicebus_settings(environment: Mapping[str, str] | None = None) -> Se
     return _read_checked(environment, lambda settings: _servicebus_problems(settings.servicebus))
 
 
+def examine_settings(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Settings, Sequence[str]]:
+    """Every setting, with what is wrong about it in place of an error: for `doctor`.
+
+    What is wrong has its default. A cloud's own settings are checked where one of them is set.
+
+    Args:
+        environment: in place of the process's own.
+    """
+    reader = _open_reader(environment)
+    settings = _read_all(reader)
+    servicebus, pubsub = settings.servicebus, settings.pubsub
+    problems = list(reader.problems)
+    if servicebus.host or servicebus.queue or servicebus.topic:
+        problems += _servicebus_problems(servicebus)
+    if pubsub.subscription:
+        problems += _pull_problems(settings)
+    elif pubsub.push.service_account or pubsub.dead_letter_topic:
+        problems += _push_problems(settings)
+    return settings, problems
+
+
 def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     """The database alone, for commands that need nothing else.
 

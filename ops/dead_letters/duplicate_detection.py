@@ -25,7 +25,7 @@ def swallow_window(servicebus: ServiceBusSettings) -> timedelta | None:
         rights to manage are missing or the management API is away.
     """
     try:
-        with _make_client(servicebus) as client:
+        with make_administration_client(servicebus) as client:
             if servicebus.queue is not None:
                 entity = client.get_queue(servicebus.queue)
             else:
@@ -38,7 +38,12 @@ def swallow_window(servicebus: ServiceBusSettings) -> timedelta | None:
     return window if isinstance(window, timedelta) else LONGEST_WINDOW
 
 
-def _make_client(servicebus: ServiceBusSettings) -> Any:
+def make_administration_client(servicebus: ServiceBusSettings) -> Any:
+    """A client of the management API that gives up soon; it takes the right to manage.
+
+    Args:
+        servicebus: checked.
+    """
     import logging
 
     from azure.servicebus.management import ServiceBusAdministrationClient

@@ -1,0 +1,1 @@
+"""`chargeonce doctor`: the running configuration, and the templates, against the rules."""

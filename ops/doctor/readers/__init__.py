@@ -1,0 +1,1 @@
+"""Small readers, each of which gathers facts from one place. None of them changes anything."""

@@ -1,0 +1,19 @@
+"""All rules, in the order in which their findings are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops.doctor.rule import Rule
+from ops.doctor.rules import access, capacity, database, deliveries, numbers, pubsub, stripe, times
+
+RULES: Sequence[Rule] = (
+    *database.RULES,
+    *stripe.RULES,
+    *access.RULES,
+    *times.RULES,
+    *deliveries.RULES,
+    *pubsub.RULES,
+    *capacity.RULES,
+    *numbers.RULES,
+)
