@@ -12,7 +12,7 @@ export PYTHON
 
 python := .venv/bin/python
 
-.PHONY: help demo test check format model simulate prove bench lock environment infra clean
+.PHONY: help demo test check format model simulate prove bench lock reference environment infra clean
 
 help: ## what there is to run (this list)
 	@echo "Chargeonce: each customer charged once per billing period."
@@ -52,6 +52,9 @@ bench: environment ## the benchmarks
 lock: environment ## pin what pyproject.toml asks for into requirements*.txt
 	@$(python) -m pip install --quiet uv
 	@$(python) local/scripts/lock.py $(ARGS)
+
+reference: environment ## write the pages of docs/ that are made from the code
+	@$(python) -m local.scripts.reference
 
 environment: ## prepare .venv, which the others do by themselves
 	@python=$$(sh local/scripts/find_python.sh) && "$$python" -I local/scripts/environment.py

@@ -350,7 +350,7 @@ def examine_settings(
         problems += _servicebus_problems(servicebus)
     if pubsub.subscription:
         problems += _pull_problems(settings)
-    elif pubsub.push.service_account or pubsub.dead_letter_topic:
+    elif pubsub.push.service_account or pubsub.push.auth != "iam":
         problems += _push_problems(settings)
     return settings, problems
 

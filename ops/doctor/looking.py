@@ -39,6 +39,8 @@ def examine_templates(root: Path, instances: int | None = None) -> Examination:
             places.extend(facts)
         except FileNotFoundError as error:
             unread.append(Unread(str(error.filename), "there is no such file: use --root"))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            unread.append(Unread("a template", f"it is built in another way ({error!r})"))
     return examine(places, unread)
 
 

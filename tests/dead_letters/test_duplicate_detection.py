@@ -1,20 +1,11 @@
 """A queue that detects duplicates must not swallow what is sent again under its own id."""
 
-import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from ops.dead_letters.clearing import Choice
 from ops.dead_letters.duplicate_detection import swallow_window
@@ -28,8 +19,8 @@ from shared.forecast import Basis, Forecast
 from shared.outcome import Outcome
 from shared.settings import ServiceBusSettings, read_dead_letter_settings
 from tests.support.malformed_bodies import event_body
+from tests.support.servicebus_management import HOST, make_certificate, serving_entries
 
-HOST = IPv4Address("127.0.0.1")
 ENTRY = """<?xml version="1.0"?><entry xmlns="http://www.w3.org/2005/Atom"><title>{title}</title>
 <content type="application/xml"><{kind}Description
 xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">
@@ -41,54 +32,17 @@ xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for this machine with its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(HOST)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path_factory.mktemp("certificate") / "both.pem"
-    file.write_bytes(
-        made.public_bytes(Encoding.PEM)
-        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
-    return file
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @contextmanager
 def management_api(
     certificate: Path, kind: str, *, detects: bool, status: int = 200
 ) -> Iterator[int]:
-    """Service Bus' management API, as far as one entity's description goes; its port."""
-    body = ENTRY.format(title="usage", kind=kind, detects=str(detects).lower()).encode()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/atom+xml")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Keep quiet."""
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with HTTPServer((str(HOST), 0), Handler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
+    """Service Bus' management API, as far as one entity's duplicate detection goes; its port."""
+    entry = ENTRY.format(title="usage", kind=kind, detects=str(detects).lower())
+    with serving_entries(certificate, lambda _: entry, status) as port:
+        yield port
 
 
 def settings(port: int, **source: str) -> ServiceBusSettings:

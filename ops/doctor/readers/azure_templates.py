@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ops.doctor.facts import Facts, Queue
+from ops.doctor.facts import Database, Facts, Queue
 from ops.doctor.numbers import AZURE_CONNECTIONS, BICEP, HOST_JSON
 from ops.doctor.readers.bicep_language import Scope, parse_bicep, read_parameters
 from ops.doctor.readers.durations import seconds_of
@@ -20,6 +20,8 @@ PARAMETER_FILES = ("development.bicepparam", "production.bicepparam")
 QUEUES = "Microsoft.ServiceBus/namespaces/queues"
 SUBSCRIPTIONS = "Microsoft.ServiceBus/namespaces/topics/subscriptions"
 SERVERS = "Microsoft.DBforPostgreSQL/flexibleServers"
+CONFIGURATIONS = f"{SERVERS}/configurations"
+SYNCHRONOUS_COMMIT = "synchronous_commit"
 
 
 def read_azure_templates(root: Path) -> Iterator[Facts]:
@@ -40,18 +42,18 @@ def _read_deployment(
     folder: Path, name: str, scope: Scope, main: Mapping[str, Any], host: Mapping[str, Any]
 ) -> Facts:
     billing = _module(main, scope, "billing")
-    live = bool(scope.evaluate(main["parameters"]["production"]["default"]))
-    live = "production" in name or live
+    live = "production" in name
     environment, plain = hide_secrets(billing["settings"], "Microsoft.KeyVault", live=live)
     facts = read_environment(f"infra/azure with {name}", environment)
     (capacity,) = facts.capacities
-    server = _server(folder, main, scope)
+    server, commits = _database(folder, main, scope)
     concurrency = int(host["extensions"]["serviceBus"].get("maxConcurrentCalls", 16))
     return replace(
         facts,
         host=host,
         queue=_queue(folder, main, scope),
         plain_secrets=plain,
+        database=Database(synchronous_commit=commits),
         capacities=(
             replace(
                 capacity,
@@ -101,10 +103,17 @@ def _queue(folder: Path, main: Mapping[str, Any], scope: Scope) -> Queue:
     )
 
 
-def _server(folder: Path, main: Mapping[str, Any], scope: Scope) -> Mapping[str, Any]:
+def _database(
+    folder: Path, main: Mapping[str, Any], scope: Scope
+) -> tuple[Mapping[str, Any], str | None]:
+    """The server, and when it answers a commit."""
     parameters = _module(main, scope, "database")
     (server,) = _resources(folder, "database.bicep", parameters, SERVERS)
-    return server
+    settings = _resources(folder, "database.bicep", parameters, CONFIGURATIONS)
+    commits = (
+        each["properties"]["value"] for each in settings if each["name"] == SYNCHRONOUS_COMMIT
+    )
+    return server, next(commits, None)
 
 
 def _numbers(

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.errors import PackageMissing
+from ops.errors import PackageMissing, Refused
 
 _INTERPOLATED = re.compile(r"\$\{([^{}]*)\}")
 _PARAMETER = re.compile(r"^param (\w+) = (?:'([^'\n]*)'|(-?\d+)|(true|false))[ \t]*$", re.MULTILINE)
@@ -23,6 +23,8 @@ def parse_bicep(path: Path) -> Mapping[str, Any]:
 
     Raises:
         PackageMissing: it is not installed.
+        Refused: the file has mistakes.
+        FileNotFoundError: there is none.
     """
     try:
         from pycep import BicepParser
@@ -31,7 +33,11 @@ def parse_bicep(path: Path) -> Mapping[str, Any]:
             "reading Bicep takes the package pycep-parser: "
             "`python -m pip install -r requirements-dev.txt`"
         ) from None
-    return _parsed(BicepParser, path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    try:
+        return _parsed(BicepParser, text)
+    except Exception as error:
+        raise Refused(f"{path} is no Bicep that can be read: {error}") from error
 
 
 # Each module is read for each parameter file; reading it takes longer than all the rest.

@@ -7,6 +7,9 @@ from dataclasses import replace
 from ops.doctor.facts import Database, Facts
 from shared.errors import RecordsUnavailable, SettingsError
 
+# Without them a commit that was answered may not outlive the machine.
+DURABLE = ("fsync", "full_page_writes")
+
 
 def add_database(facts: Facts) -> Facts:
     """The same facts, with what the database of those settings says."""
@@ -18,7 +21,6 @@ def add_database(facts: Facts) -> Facts:
         health = read_health(facts.settings.database_url)
     except (RecordsUnavailable, SettingsError) as error:
         return replace(facts, database=Database(problem=str(error)))
-    durable = {"fsync": health.fsync, "full_page_writes": health.full_page_writes}
     return replace(
         facts,
         database=Database(
@@ -26,7 +28,7 @@ def add_database(facts: Facts) -> Facts:
             needed_version=schema_version(),
             clock_skew_seconds=health.clock_skew_seconds,
             synchronous_commit=health.synchronous_commit,
-            durability_off=tuple(name for name, value in durable.items() if value != "on"),
+            durability_off=tuple(name for name in DURABLE if getattr(health, name) != "on"),
         ),
         capacities=tuple(
             replace(part, database_connections=health.connections) for part in facts.capacities

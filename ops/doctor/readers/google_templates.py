@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ops.doctor.facts import Capacity, Facts, Subscription
+from ops.doctor.facts import Capacity, Database, Facts, Subscription
 from ops.doctor.numbers import GCLOUD, TERRAFORM, TERRAFORM_DATABASE
 from ops.doctor.readers.durations import seconds_of
 from ops.doctor.readers.environment import read_environment
@@ -22,6 +22,7 @@ WAYS = ("push", "pull")
 EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 USUAL_EXPIRATION_SECONDS = 31 * 86_400.0
 SERVICE_AGENT = "gcp-sa-pubsub"
+SYNCHRONOUS_COMMIT = "synchronous_commit"
 SECRET = "<secret>"  # noqa: S105 - what stands in for one
 
 _WRITTEN_NUMBER = re.compile(r"\b(\w+)=(\d+(?:\.\d+)?)(?=[,\"\n])")
@@ -34,7 +35,8 @@ def read_google_templates(root: Path) -> Iterator[Facts]:
         PackageMissing: the parser is not installed.
     """
     blocks = parse_folder(root / FOLDER)
-    database = _defaults(parse_folder(root / FOLDER / "database"))
+    server = parse_folder(root / FOLDER / "database")
+    database = {**_defaults(server), SYNCHRONOUS_COMMIT: _commits(server)}
     for file in VARIABLE_FILES:
         given = evaluate(parse_file(root / FOLDER / file), str)
         for way in WAYS:
@@ -49,7 +51,9 @@ class _Template:
 
     def __init__(self, blocks: Mapping[str, list[Any]], given: Mapping[str, Any]) -> None:
         self.variables = {**_defaults(blocks), **given}
-        self._locals = {name: node for block in blocks["locals"] for name, node in block.items()}
+        self._locals = {
+            name: node for block in blocks.get("locals", ()) for name, node in block.items()
+        }
         self._resources = blocks["resource"]
         self.each: Mapping[str, Any] = {}
 
@@ -87,6 +91,15 @@ def _defaults(blocks: Mapping[str, list[Any]]) -> dict[str, Any]:
     }
 
 
+def _commits(server: Mapping[str, list[Any]]) -> str | None:
+    """When the database answers a commit, where it is told."""
+    for _, instance in _Template(server, {}).of_type("google_sql_database_instance"):
+        for flag in evaluate(instance["settings"][0].get("database_flags", []), str):
+            if flag["name"] == SYNCHRONOUS_COMMIT:
+                return str(flag["value"])
+    return None
+
+
 def _read_deployment(
     template: _Template, place: str, database: Mapping[str, Any], *, live: bool
 ) -> Facts:
@@ -104,6 +117,7 @@ def _read_deployment(
     return replace(
         facts,
         plain_secrets=plain,
+        database=Database(synchronous_commit=database[SYNCHRONOUS_COMMIT]),
         subscription=next((each for each in events if each.pushes == pushes), None),
         event_subscriptions=tuple(each.name for each in events),
         dead_letter_subscriptions=by_topic.get(_topic(settings["PUBSUB_DEAD_LETTER_TOPIC"]), ()),

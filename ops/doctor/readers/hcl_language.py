@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ops.errors import PackageMissing
+from ops.errors import PackageMissing, Refused
 
 _WORD = re.compile(r'\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|[A-Za-z_][\w-]*|==|=>|[{}\[\]().,?:=!])')
 _INTERPOLATED = re.compile(r"\$\{([^{}]*)\}")
@@ -37,6 +37,8 @@ def parse_file(path: Path) -> Mapping[str, Any]:
 
     Raises:
         PackageMissing: the parser is not installed.
+        Refused: the file has mistakes.
+        FileNotFoundError: there is none.
     """
     try:
         import hcl2
@@ -45,7 +47,11 @@ def parse_file(path: Path) -> Mapping[str, Any]:
             "reading Terraform takes the package python-hcl2: "
             "`python -m pip install -r requirements-dev.txt`"
         ) from None
-    return _parsed(hcl2.loads, path.read_text("utf-8"))
+    text = path.read_text("utf-8")
+    try:
+        return _parsed(hcl2.loads, text)
+    except Exception as error:
+        raise Refused(f"{path} is no Terraform that can be read: {error}") from error
 
 
 @cache

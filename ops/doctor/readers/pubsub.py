@@ -99,8 +99,12 @@ class _Reader:
         if not topic:
             return None
         try:
-            publishes = _has(self._policy(self._publisher, topic), "roles/pubsub.publisher")
-            takes = _has(self._policy(self._subscriber, described.name), "roles/pubsub.subscriber")
+            publishes = grants_to_service_agent(
+                self._policy(self._publisher, topic), "roles/pubsub.publisher"
+            )
+            takes = grants_to_service_agent(
+                self._policy(self._subscriber, described.name), "roles/pubsub.subscriber"
+            )
         except Exception as error:  # noqa: BLE001 - the SDK has many
             what = "Pub/Sub, the grants of its own account"
             emulated = "PUBSUB_EMULATOR_HOST" in os.environ
@@ -113,7 +117,13 @@ class _Reader:
         return client.get_iam_policy(request={"resource": resource}, timeout=CALL_SECONDS)
 
 
-def _has(policy: Any, role: str) -> bool:
+def grants_to_service_agent(policy: Any, role: str) -> bool:
+    """Whether Pub/Sub's own account has a role.
+
+    Args:
+        policy: of a topic or subscription, as the SDK reads it.
+        role: such as `roles/pubsub.publisher`.
+    """
     return any(
         binding.role == role and any(member.endswith(SERVICE_AGENT) for member in binding.members)
         for binding in policy.bindings
