@@ -81,6 +81,7 @@ def test_every_command_is_there() -> None:
         "vault revoke",
         "vault calls",
         "vault serve",
+        "doctor",
         "demo",
     }
 

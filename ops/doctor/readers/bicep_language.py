@@ -121,6 +121,9 @@ class Scope:
         if operator["type"] == "conditional":
             taken = "true_value" if self.evaluate(operands["condition"]) else "false_value"
             return self.evaluate(operands[taken])
+        if operator["type"] == "equals":
+            left, right = (self.evaluate(each) for each in operands.values())
+            return left == right
         if operator["type"] == "not":
             return not self.evaluate(operands["bool_value"])
         return f"<{operator['type']}>"
