@@ -39,13 +39,22 @@ class GoogleFunction:
     Args:
         target: The function's name in `main.py`.
         environment: Its settings; nothing else of the caller's environment is passed on.
+        source: In place of our own `main.py`.
+        python: Starts the interpreter.
     """
 
-    def __init__(self, target: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        target: str,
+        environment: Mapping[str, str],
+        source: Path = _SOURCE,
+        python: Sequence[str] = (sys.executable,),
+    ) -> None:
         self._command = [
-            *(sys.executable, "-m", "functions_framework"),
-            *("--target", target, "--source", str(_SOURCE), "--host", HOST, "--port", "0"),
+            *(*python, "-m", "functions_framework"),
+            *("--target", target, "--source", str(source), "--host", HOST, "--port", "0"),
         ]
+        self._folder = source.parent
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environment = {**inherited, **environment}
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,6 +91,7 @@ class GoogleFunction:
         self._process = subprocess.Popen(
             self._command,
             env=self._environment,
+            cwd=self._folder,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -16,6 +16,7 @@ from local.functions_host.model_binding import bind
 from local.functions_host.settlement import Held, SettlementService, serve_settlement
 from local.functions_host.worker_process import (
     Function,
+    Platform,
     WorkerFailed,
     WorkerProcess,
     open_log,
@@ -39,6 +40,7 @@ class FunctionsHost:
         environment: The app settings.
         directory: Where function_app.py and host.json are.
         settings: In place of those in host.json.
+        platform: What its workers run on.
 
     Attributes:
         failures: What functions raised, and what went wrong with connections.
@@ -49,7 +51,9 @@ class FunctionsHost:
         environment: Mapping[str, str],
         directory: Path = ROOT,
         settings: HostSettings | None = None,
+        platform: Platform | None = None,
     ) -> None:
+        self._platform = platform or Platform()
         self._environment = dict(environment)
         self._directory = directory
         self.settings = settings or HostSettings.read(directory / "host.json")
@@ -91,7 +95,7 @@ class FunctionsHost:
             if self._worker is None:
                 assert self._log is not None, "the host is not running"
                 self._worker = WorkerProcess(
-                    self._directory, self._port, self._environment, self._log
+                    self._directory, self._port, self._environment, self._log, self._platform
                 )
             return self._worker
 

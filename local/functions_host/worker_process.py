@@ -34,6 +34,19 @@ class Function:
     trigger: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What Azure brings: an interpreter, and the worker that loads the function app.
+
+    Args:
+        python: Starts the interpreter.
+        folder: Where this package is, for the worker.
+    """
+
+    python: Sequence[str] = (sys.executable,)
+    folder: Path = _ROOT
+
+
 class WorkerProcess:
     """One worker process.
 
@@ -42,6 +55,7 @@ class WorkerProcess:
         settlement_port: Where it finds the settlement service.
         environment: The app settings; nothing else of the caller's environment is passed on.
         log: Where it logs.
+        platform: What it runs on.
 
     Raises:
         WorkerFailed: It cannot load the function app.
@@ -53,12 +67,13 @@ class WorkerProcess:
         settlement_port: int,
         environment: Mapping[str, str],
         log: IO[bytes],
+        platform: Platform,
     ) -> None:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._process = subprocess.Popen(
-            _command(directory, settlement_port),
+            [*platform.python, *_arguments(directory, settlement_port)],
             env={**inherited, **environment},
-            cwd=_ROOT,
+            cwd=platform.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -181,9 +196,9 @@ def read_log(log: IO[bytes]) -> str:
     return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode()
 
 
-def _command(directory: Path, settlement_port: int) -> list[str]:
+def _arguments(directory: Path, settlement_port: int) -> list[str]:
     return [
-        *(sys.executable, "-m", "local.functions_host.worker"),
+        *("-m", "local.functions_host.worker"),
         *("--directory", str(directory)),
         *("--host", "127.0.0.1", "--port", str(settlement_port)),
         *("--functions-grpc-max-message-length", str(_MAXIMUM_MESSAGE_BYTES)),

@@ -46,13 +46,7 @@ class Deployment:
     @contextmanager
     def running(self, **settings: str) -> Iterator[GoogleFunction]:
         """Run the function, with some settings changed, while the block runs."""
-        self.execute(
-            """
-            INSERT INTO chargeonce.runs (billing_period, currency, expected_cents, cap_cents)
-            VALUES (%s, 'usd', %s, %s) ON CONFLICT DO NOTHING
-            """,
-            [PERIOD, CAP_CENTS, CAP_CENTS],
-        )
+        self.open_run()
         before = self.function
         self.function = GoogleFunction("bill", {**self.environment, **settings})
         try:
@@ -60,6 +54,16 @@ class Deployment:
                 yield function
         finally:
             self.function = before
+
+    def open_run(self) -> None:
+        """Open the run that the events belong to."""
+        self.execute(
+            """
+            INSERT INTO chargeonce.runs (billing_period, currency, expected_cents, cap_cents)
+            VALUES (%s, 'usd', %s, %s) ON CONFLICT DO NOTHING
+            """,
+            [PERIOD, CAP_CENTS, CAP_CENTS],
+        )
 
     def send(self, body: bytes, headers: Mapping[str, str] | None = None) -> int:
         """Send a request to the function and return the status."""
