@@ -211,10 +211,6 @@ class SlowRecords:
     def take_kept(self, lease_seconds: float) -> None:
         """See `Records`: none."""
 
-    def take_runs_near_cap(self, percent: int) -> list[Any]:
-        """See `RunsNearCap`: none."""
-        return []
-
     def resume(self, record_id: RecordId) -> Outcome:
         """See `Biller`."""
         self.resumed.append(record_id.customer_id)
