@@ -13,7 +13,7 @@ from shared.decision_log import DecisionEvent, describe_defect, log_decision
 from shared.errors import RecordsUnavailable, SchemaMismatch
 from shared.once import Once
 from shared.settings import Settings
-from shared.timers import open_run_once, reconcile_once
+from shared.timers import keep_keys, open_run_once, reconcile_once
 
 if TYPE_CHECKING:
     from azure.servicebus import ServiceBusReceivedMessage
@@ -54,15 +54,19 @@ class Billing:
         except Exception as error:  # noqa: BLE001 (a defect of ours must not become an abandon)
             _leave("unexpected_error", describe_defect(error))
 
-    def open_run(self) -> None:
-        """Open the run of the period that is due. See `shared.timers.open_run_once`."""
+    def mint_vault_key(self) -> None:
+        """Open the run of the period that is due, and mint its vault key.
+
+        See `shared.timers.open_run_once` and `keep_keys`.
+        """
         parts = self._parts.get()
         open_run_once(parts.timers, parts.timers, parts.store, self.settings, self._clock.now())
+        keep_keys(parts.keeper)
 
     def reconcile(self) -> None:
         """Finish records that no message drives on. See `shared.timers.reconcile_once`."""
         parts = self._parts.get()
-        reconcile_once(parts.timers, parts.biller, parts.upkeep)
+        reconcile_once(parts.timers, parts.biller, parts.upkeep, keeper=parts.keeper)
 
 
 def _make_parts(settings: Settings) -> Parts:

@@ -36,7 +36,7 @@ def make_blueprint(billing: Billing) -> func.Blueprint:
     @blueprint.function_name("mint_vault_key")
     @timer_trigger(blueprint, "%MINT_SCHEDULE%" if schedules.mint_schedule else USUAL_MINT_SCHEDULE)
     def mint_vault_key(timer: func.TimerRequest) -> None:  # noqa: ARG001 (the runtime's)
-        billing.open_run()
+        billing.mint_vault_key()
 
     @blueprint.function_name("reconcile")
     @timer_trigger(blueprint, reconcile_schedule(schedules.reconcile_schedule))

@@ -44,7 +44,7 @@ from shared.errors import (
 )
 from shared.once import Once
 from shared.settings import Settings, read_scheduled_settings
-from shared.timers import RECONCILE_SECONDS, open_run_once, reconcile_once
+from shared.timers import RECONCILE_SECONDS, keep_keys, open_run_once, reconcile_once
 
 if TYPE_CHECKING:
     from shared.wiring import Parts
@@ -70,22 +70,26 @@ class ScheduledFunctions:
         self._parts = Once(lambda: make(self._settings.get()))
 
     def mint_vault_key(self, request: Request) -> Response:
-        """Open the run of the period that is due. See `shared.timers.open_run_once`."""
-        return answer_scheduled(request, self._authenticate.get, self._open_run)
+        """Open the run of the period that is due, and mint its vault key.
+
+        See `shared.timers.open_run_once` and `keep_keys`.
+        """
+        return answer_scheduled(request, self._authenticate.get, self._mint)
 
     def reconcile(self, request: Request) -> Response:
         """Finish what no message drives on. See `shared.timers.reconcile_once`."""
         return answer_scheduled(request, self._authenticate.get, self._reconcile)
 
-    def _open_run(self) -> None:
+    def _mint(self) -> None:
         parts = self._parts.get()
         settings = self._settings.get()
         open_run_once(parts.timers, parts.timers, parts.store, settings, self._clock.now())
+        keep_keys(parts.keeper)
 
     def _reconcile(self) -> None:
         parts = self._parts.get()
         seconds = _reconcile_seconds(self._settings.get())
-        reconcile_once(parts.timers, parts.biller, parts.upkeep, seconds)
+        reconcile_once(parts.timers, parts.biller, parts.upkeep, seconds, parts.keeper)
 
 
 def answer_scheduled(

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ops.arguments import add_command, add_customer, add_dry_run, add_period
-from ops.deployment import Deployment, open_deployment
+from ops.deployment import open_deployment
 from ops.documents import record_document
 from ops.exit_codes import ExitCode
 from ops.report import Report
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ops.arguments import Commands
-    from shared.canceling import Canceled, Canceler
+    from shared.canceling import Canceled
 
 
 def add_commands(commands: Commands) -> None:
@@ -42,18 +42,10 @@ def run(arguments: argparse.Namespace) -> Report:
 
     record_id = RecordId(arguments.customer, arguments.period)
     with open_deployment() as deployment:
-        canceler = _canceler(deployment)
+        canceler = deployment.canceler()
         act = canceler.foresee if arguments.dry_run else canceler.cancel
         canceled = act(record_id)
     return _report(canceled, dry_run=arguments.dry_run)
-
-
-def _canceler(deployment: Deployment) -> Canceler:
-    from shared.canceling import Canceler
-    from shared.clock import SystemClock
-
-    settings, store, operations, payments = deployment
-    return Canceler(store, operations, payments, SystemClock(), settings.rules)
 
 
 def _report(canceled: Canceled, *, dry_run: bool) -> Report:

@@ -11,11 +11,12 @@ from ops.database import quieten_pool
 
 if TYPE_CHECKING:
     from shared.biller import Biller
+    from shared.canceling import Canceler
     from shared.settings import Settings
     from shared.store.operations import PostgresOperations
     from shared.store.postgres import PostgresStore
-    from shared.stripe_payments import StripePayments
     from shared.upkeep import Upkeep
+    from shared.wiring import StripeWay
 
 
 class Deployment(NamedTuple):
@@ -25,20 +26,31 @@ class Deployment(NamedTuple):
         settings: the same as the deployed functions have.
         store: the records.
         operations: the same records, as an operator sees them.
-        payments: Stripe.
+        way: to Stripe, for what charges and cancels.
+        reading: to Stripe, for what reads it; past a spend-cap proxy where Stripe's key is known.
     """
 
     settings: Settings
     store: PostgresStore
     operations: PostgresOperations
-    payments: StripePayments
+    way: StripeWay
+    reading: StripeWay
 
     def biller(self) -> Biller:
         """What charges."""
         from shared.biller import Biller
         from shared.clock import SystemClock
 
-        return Biller(self.store, self.payments, SystemClock(), self.settings.rules)
+        way, clock = self.way, SystemClock()
+        return Biller(self.store, way.payments, clock, self.settings.rules, keyring=way.keyring)
+
+    def canceler(self) -> Canceler:
+        """What cancels."""
+        from shared.canceling import Canceler
+        from shared.clock import SystemClock
+
+        way, clock, rules = self.way, SystemClock(), self.settings.rules
+        return Canceler(self.store, self.operations, way.payments, clock, rules, way.keyring)
 
     def upkeep(self) -> Upkeep:
         """What reads Stripe outside of charging."""
@@ -46,7 +58,7 @@ class Deployment(NamedTuple):
         from shared.upkeep import build_upkeep
 
         rules, retention_days = self.settings.rules, self.settings.retention_days
-        return build_upkeep(self.store, self.payments, SystemClock(), rules, retention_days)
+        return build_upkeep(self.store, self.reading.payments, SystemClock(), rules, retention_days)
 
 
 def read_deployment_settings() -> Settings:
@@ -74,13 +86,14 @@ def open_deployment() -> Iterator[Deployment]:
         SchemaMismatch: it needs `chargeonce migrate`.
     """
     from shared.store.migrations import check_schema
-    from shared.wiring import build_payments, open_operations, open_store
+    from shared.wiring import StripeWay, open_operations, open_reading, open_store
 
     settings = read_deployment_settings()
     check_schema(settings.database_url)
     with (
         closing(open_store(settings, threads=1)) as store,
         closing(open_operations(settings)) as operations,
-        closing(build_payments(settings)) as payments,
+        closing(StripeWay(settings)) as way,
+        closing(open_reading(settings)) as reading,
     ):
-        yield Deployment(settings, store, operations, payments)
+        yield Deployment(settings, store, operations, way, reading)

@@ -14,6 +14,7 @@ from shared.event import UsageEvent, parse_event
 from shared.identity import StripeIdentity
 from shared.intent_flow import charge_by_intent
 from shared.key import Namespaces, idempotency_key
+from shared.keyring import Keyring, OpenKey, open_key
 from shared.outcome import OUTCOME_OF_STATE, Disposition, Outcome
 from shared.ports import (
     ClaimRequest,
@@ -96,6 +97,7 @@ class Biller:
         clock: time and chance.
         rules: the settings that decide something.
         breaker: shared by all that this instance does; made here if not given.
+        keyring: opens the runs' vault keys; None where Stripe is called without them.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class Biller:
         clock: Clock,
         rules: BillingRules,
         breaker: Breaker | None = None,
+        keyring: Keyring | None = None,
     ) -> None:
+        self._keyring = keyring
         self._records = records
         self._clock = clock
         self._rules = rules
@@ -203,14 +207,20 @@ class Biller:
     ) -> Decision:
         if claim.verdict is not ClaimVerdict.CLAIMED or claim.record is None:
             return _decision_on_refused_claim(claim)
-        if self._breaker.allows():
-            concluded = self._drive(claim, claim.record, budget)
+        key = open_key(self._keyring, claim)
+        if isinstance(key, Concluded):
+            concluded = key
+        elif self._breaker.allows():
+            concluded = self._drive(claim, claim.record, budget, key)
             self._tell_breaker(concluded)
         else:
             concluded = Concluded(Conclusion.TRANSIENT, code="breaker_open")
-        return self._write_down(claim.record, concluded, envelope, body)
+        decision = self._write_down(claim.record, concluded, envelope, body)
+        if concluded.key_refused and self._keyring is not None:
+            self._keyring.note_refusal(claim)
+        return decision
 
-    def _drive(self, claim: ClaimResult, record: Record, budget: Budget) -> Concluded:
+    def _drive(self, claim: ClaimResult, record: Record, budget: Budget, key: OpenKey) -> Concluded:
         work = Work(
             record=record,
             database_time=claim.database_time,
@@ -219,6 +229,8 @@ class Biller:
             records=self._records,
             calls=self._calls,
             identity=self._identity,
+            vault_key=key.text,
+            cap_is_whole=key.is_whole,
         )
         refused = self._identity.refuse(budget, work.vault_key)
         if refused is not None:

@@ -12,6 +12,7 @@ from shared.conclusion import Concluded, Conclusion
 from shared.decision_log import DecisionEvent, log_decision
 from shared.identity import StripeIdentity
 from shared.intent_flow import charge_by_intent
+from shared.keyring import Keyring, open_key
 from shared.operations import OPERATOR, RETRYABLE, Examined, Operations
 from shared.ports import (
     ClaimResult,
@@ -106,6 +107,7 @@ class Canceler:
         payments: Stripe.
         clock: time and chance.
         rules: the deployment's; its lease says how long a request may run.
+        keyring: opens the runs' vault keys; None where Stripe is called without them.
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class Canceler:
         payments: Payments,
         clock: Clock,
         rules: BillingRules,
+        keyring: Keyring | None = None,
     ) -> None:
+        self._keyring = keyring
         self._records = records
         self._operations = operations
         self._clock = clock
@@ -152,7 +156,11 @@ class Canceler:
         )
         if claim.verdict is not ClaimVerdict.CLAIMED or claim.record is None:
             return self._explain(claim, record_id)
-        return self._write_down(claim.record, self._conclude(claim, claim.record))
+        concluded = self._conclude(claim, claim.record)
+        canceled = self._write_down(claim.record, concluded)
+        if concluded.key_refused and self._keyring is not None:
+            self._keyring.note_refusal(claim)
+        return canceled
 
     def _obstacle(self, examined: Examined) -> CancelVerdict | None:
         record, now = examined.record, examined.database_time
@@ -190,6 +198,13 @@ class Canceler:
         return replace(foreseen, verdict=CancelVerdict.BUSY) if is_open else foreseen
 
     def _conclude(self, claim: ClaimResult, record: Record) -> Concluded:
+        is_by_intent = record.flow is Flow.PAYMENT_INTENT
+        if is_by_intent and record.payment_id is None:
+            # None was ever confirmed, and under the fence that was raised just now none will be.
+            return Concluded(Conclusion.CANCELED, code=CODE)
+        key = open_key(self._keyring, claim)
+        if isinstance(key, Concluded):
+            return key
         work = Work(
             record=record,
             database_time=claim.database_time,
@@ -198,11 +213,9 @@ class Canceler:
             records=self._records,
             calls=self._calls,
             identity=self._identity,
+            vault_key=key.text,
+            cap_is_whole=key.is_whole,
         )
-        is_by_intent = record.flow is Flow.PAYMENT_INTENT
-        if is_by_intent and record.payment_id is None:
-            # None was ever confirmed, and under the fence that was raised just now none will be.
-            return Concluded(Conclusion.CANCELED, code=CODE)
         refused = self._identity.refuse(work.budget, work.vault_key)
         if refused is not None:
             return refused

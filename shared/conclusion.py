@@ -36,6 +36,7 @@ class Concluded:
         request_id: the Stripe request that decided it.
         misconfigured: somebody must mend keys, account or mode: loud.
         create_in_doubt: a PaymentIntent may exist that the row does not name.
+        key_refused: the key that was used is refused, and another one would help.
     """
 
     conclusion: Conclusion
@@ -45,6 +46,7 @@ class Concluded:
     request_id: str | None = None
     misconfigured: bool = False
     create_in_doubt: bool = False
+    key_refused: bool = False
 
 
 def conclude_unclear(result: CallResult, *, create: bool = False) -> Concluded:
@@ -82,4 +84,5 @@ def conclude(
         request_id=answer.request_id,
         misconfigured=misconfigured,
         create_in_doubt=create_in_doubt,
+        key_refused=answer.refuses_key,
     )

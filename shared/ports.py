@@ -149,6 +149,21 @@ class ClaimVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedKey:
+    """The vault key of a claimed record's run.
+
+    Args:
+        key_id: names it.
+        sealed_text: the encrypted key.
+        is_whole: its cap is all that the run's cap leaves: what it refuses, the run's cap refuses.
+    """
+
+    key_id: str
+    sealed_text: str = field(repr=False)
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimResult:
     """The answer to a claim.
 
@@ -156,11 +171,13 @@ class ClaimResult:
         verdict: how it was answered.
         record: the row as it now is; None when there is none.
         database_time: the database's clock, the only one that ages are counted by.
+        vault_key: of the record's run; None when there is none, or the record is not claimed.
     """
 
     verdict: ClaimVerdict
     record: Record | None
     database_time: datetime
+    vault_key: ClaimedKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +355,117 @@ class Runs(Protocol):
         Raises:
             RunError: no such run, or the new cap is lower.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """The vault key of a run, as the database keeps it.
+
+    Args:
+        key_id: names it at its service.
+        sealed_text: the encrypted key.
+        flows: whose endpoints it may call.
+        run_cap_cents: the run's cap when it was minted.
+        is_whole: nothing was held at the proxy then: its cap is all that the run had left.
+        minted_at: when it was minted.
+        expires_at: when it stops working.
+    """
+
+    key_id: str
+    sealed_text: str = field(repr=False)
+    flows: frozenset[Flow]
+    run_cap_cents: int
+    is_whole: bool
+    minted_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRun:
+    """A run that needs a vault key, or has one.
+
+    Args:
+        billing_period: the run's.
+        currency: the run's.
+        cap_cents: the run's cap now.
+        is_wanted: it is open, or has unfinished records, or somebody has to search through it.
+        is_searched: Stripe's lists have to be read with its key, for what the records do not know.
+        unfinished_flows: the flows of its unfinished records.
+        generation: raised by whoever replaces the key; 0 for a run that never had one.
+        key: the stored one; None where there is none.
+        refused_at: when the proxy refused it; None where it did not.
+        database_time: the database's clock.
+    """
+
+    billing_period: str
+    currency: str
+    cap_cents: int
+    is_wanted: bool
+    is_searched: bool
+    unfinished_flows: frozenset[Flow]
+    generation: int
+    key: StoredKey | None
+    refused_at: datetime | None
+    database_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BegunKey:
+    """A key whose replacement was begun.
+
+    Args:
+        generation: under which alone something may be stored now.
+        key_id: the key that was stored at that moment; None where there was none.
+    """
+
+    generation: int
+    key_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunMoney:
+    """A run's cap, and what was charged under it."""
+
+    cap_cents: int
+    charged_cents: int
+
+
+class RunKeys(Protocol):
+    """The vault keys of the runs. Each call is one transaction.
+
+    Every method may raise `RecordsUnavailable`: then the write may or may not have happened, and
+    sending it again is safe.
+    """
+
+    def watch_runs(self) -> Sequence[WatchedRun]:
+        """The runs that need a key or have one."""
+
+    def begin_key(self, billing_period: str, generation: int) -> BegunKey | None:
+        """Raise the generation, so that nobody stores a key under this one any more.
+
+        Args:
+            billing_period: the run's.
+            generation: as it was seen.
+
+        Returns:
+            None when it is another one: somebody else is at it.
+        """
+
+    def forget_key(self, billing_period: str, generation: int) -> RunMoney | None:
+        """Hand out the stored key no more, and read what its successor may spend.
+
+        Returns:
+            None when the generation is another one.
+        """
+
+    def store_key(self, billing_period: str, generation: int, key: StoredKey) -> bool:
+        """Store a new key; False when the generation is another one."""
+
+    def refuse_key(self, billing_period: str, key_id: str) -> None:
+        """Note that the proxy refused a key; nothing if another one is stored by now."""
+
+    def any_key(self) -> ClaimedKey | None:
+        """A key to read Stripe with: of any run, the one that may call most."""
 
 
 class Timers(Protocol):

@@ -5,6 +5,7 @@ No message quotes a value: it may be a secret.
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,12 @@ GOOGLE = "google"
 CLOUDS = (AZURE, GOOGLE)
 VAULT_PROXY_PARTS = ("none", "calls", "admin", "both")
 LEAST_ADMIN_TOKEN_CHARACTERS = 24
+ENCRYPTION_KEY_BYTES = 32
+MAX_VAULT_KEY_HOURS = 24
+VAULT_KEY_MISSING = (
+    "VAULT_PROXY_API_KEY (or KEYBRAKE_API_KEY) is missing: the admin token of our proxy, or the "
+    "hosted service's API key"
+)
 DEAD_LETTER_PLACES = ("servicebus", "pubsub", "parked")
 
 
@@ -200,6 +207,23 @@ class VaultServiceSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RunKeySettings:
+    """How the runs' vault keys are minted and opened.
+
+    Args:
+        service_url: where keys are minted; `/vault/keys` is below it.
+        service_key: opens it; None where keys are only used.
+        hours: how long a key works.
+        encryption_keys: the first encrypts the keys in the database, each of them decrypts.
+    """
+
+    service_url: str
+    service_key: str | None = field(repr=False)
+    hours: float
+    encryption_keys: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class VaultProxySettings:
     """What the spend-cap proxy goes by.
 
@@ -248,7 +272,12 @@ class DeadLetterSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the environment says."""
+    """Everything that the environment says.
+
+    `stripe` is the way that charges take: behind a spend-cap proxy it leads there, and its key is
+    the fixed vault key, or none where each run has a key of its own: see `run_keys`. There
+    `direct_stripe` is the way past the proxy, for an operator who has Stripe's key.
+    """
 
     database_url: str = field(repr=False)
     database_pool_size: int
@@ -256,6 +285,8 @@ class Settings:
     worker_concurrency: int
     rules: BillingRules
     stripe: StripeSettings
+    direct_stripe: StripeSettings | None
+    run_keys: RunKeySettings | None
     pubsub: PubsubSettings
     scheduler: CallerSettings
     servicebus: ServiceBusSettings
@@ -301,7 +332,10 @@ def read_scheduled_settings(environment: Mapping[str, str] | None = None) -> Set
     Raises:
         SettingsError: lists all problems at once.
     """
-    settings = _read_checked(environment, _function_timeout_problems)
+    settings = _read_checked(
+        environment,
+        lambda settings: [*_function_timeout_problems(settings), *_minting_problems(settings)],
+    )
     if settings.scheduler.auth == "none":
         warning = "SCHEDULER_AUTH=none: whoever can reach the endpoint can start a timer"
         return replace(settings, warnings=(*settings.warnings, warning))
@@ -411,20 +445,12 @@ def read_vault_service_settings(
         SettingsError: lists all problems at once.
     """
     reader = _open_reader(environment)
-    url = reader.text("VAULT_PROXY_URL") or reader.text("KEYBRAKE_URL") or ""
-    api_key = reader.text("VAULT_PROXY_API_KEY") or reader.text("KEYBRAKE_API_KEY") or ""
-    if not url.startswith(("https://", "http://")):
-        reader.problems.append(
-            "VAULT_PROXY_URL (or KEYBRAKE_URL) must say where vault keys are minted: https://..."
-        )
-    if not api_key:
-        reader.problems.append(
-            "VAULT_PROXY_API_KEY (or KEYBRAKE_API_KEY) is missing: the admin token of our proxy, "
-            "or the hosted service's API key"
-        )
+    url, api_key = _read_vault_service_url(reader), _read_vault_service_key(reader)
+    if api_key is None:
+        reader.problems.append(VAULT_KEY_MISSING)
     namespace = _read_namespace(reader)
     reader.refuse_problems()
-    return VaultServiceSettings(url.rstrip("/"), api_key, namespace)
+    return VaultServiceSettings(url, api_key or "", namespace)
 
 
 def is_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
@@ -627,13 +653,16 @@ def _read_required(name: str, environment: Mapping[str, str] | None) -> str:
 
 
 def _read_all(reader: _Reader) -> Settings:
+    is_proxied = reader.choice("VAULT_PROVIDER", "ledger", VAULT_PROVIDERS) == "proxy"
     return Settings(
         database_url=reader.required("DATABASE_URL"),
         database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
         retention_days=reader.whole("RETENTION_DAYS", 0, least=0, most=MAX_RETENTION_DAYS),
         worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
-        rules=_read_rules(reader),
-        stripe=_read_stripe(reader),
+        rules=_read_proxied_rules(reader) if is_proxied else _read_rules(reader),
+        stripe=_read_stripe_behind_proxy(reader) if is_proxied else _read_stripe(reader),
+        direct_stripe=_read_direct_stripe(reader) if is_proxied else None,
+        run_keys=_read_run_keys(reader) if is_proxied else None,
         pubsub=_read_pubsub(reader),
         scheduler=_read_caller(reader, "SCHEDULER"),
         servicebus=_read_servicebus(reader),
@@ -744,6 +773,94 @@ def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
         ),
         read_timeout_seconds=reader.number("STRIPE_READ_TIMEOUT_SECONDS", 30, least=0.1, most=300),
     )
+
+
+def _read_proxied_rules(reader: _Reader) -> BillingRules:
+    """The rules behind a spend-cap proxy, whose keys are for one run and count dollars."""
+    # Stripe's key, if it is here at all, is not what charges.
+    rules = replace(_read_rules(reader), key_livemode=None)
+    if rules.currency != "usd":
+        reader.problems.append(
+            "BILLING_CURRENCY must be usd with VAULT_PROVIDER=proxy: a vault key's cap counts US "
+            "dollars"
+        )
+    if not rules.require_run and reader.text("KEYBRAKE_VAULT_KEY") is None:
+        reader.problems.append(
+            "BILLING_REQUIRE_RUN=false needs KEYBRAKE_VAULT_KEY with VAULT_PROVIDER=proxy: vault "
+            "keys are minted for runs"
+        )
+    return rules
+
+
+def _read_stripe_behind_proxy(reader: _Reader) -> StripeSettings:
+    stripe = _read_stripe(reader, needs_key=False)
+    url = reader.text("VAULT_PROXY_URL") or reader.text("KEYBRAKE_URL") or ""
+    if not url.startswith(("https://", "http://")):
+        reader.problems.append(
+            "VAULT_PROXY_URL (or KEYBRAKE_URL) must say where the spend-cap proxy is: https://..."
+        )
+    fixed_key = reader.text("KEYBRAKE_VAULT_KEY") or ""
+    return replace(stripe, api_key=fixed_key, api_base=f"{url.rstrip('/')}/stripe")
+
+
+def _read_direct_stripe(reader: _Reader) -> StripeSettings | None:
+    if reader.text("STRIPE_API_KEY") is None:
+        return None
+    reader.warnings.append(
+        "STRIPE_API_KEY is set with VAULT_PROVIDER=proxy: only commands that read Stripe use it, "
+        "so functions and workers should not have it"
+    )
+    return _read_stripe(reader)
+
+
+def _read_run_keys(reader: _Reader) -> RunKeySettings | None:
+    """None with a fixed vault key: then none is minted."""
+    if reader.text("KEYBRAKE_VAULT_KEY") is not None:
+        return None
+    return RunKeySettings(
+        service_url=_read_vault_service_url(reader),
+        service_key=_read_vault_service_key(reader),
+        hours=reader.number("VAULT_KEY_HOURS", 6, least=0.5, most=MAX_VAULT_KEY_HOURS),
+        encryption_keys=_read_encryption_keys(reader),
+    )
+
+
+def _read_vault_service_url(reader: _Reader) -> str:
+    """Where keys are minted: with the proxy, unless its admin API is deployed apart."""
+    names = ("VAULT_ADMIN_URL", "VAULT_PROXY_URL", "KEYBRAKE_URL")
+    url = next((found for found in map(reader.text, names) if found), "")
+    if not url.startswith(("https://", "http://")):
+        reader.problems.append(
+            "VAULT_PROXY_URL (or KEYBRAKE_URL, or VAULT_ADMIN_URL) must say where vault keys are "
+            "minted: https://..."
+        )
+    return url.rstrip("/")
+
+
+def _read_vault_service_key(reader: _Reader) -> str | None:
+    return reader.text("VAULT_PROXY_API_KEY") or reader.text("KEYBRAKE_API_KEY")
+
+
+def _read_encryption_keys(reader: _Reader) -> tuple[str, ...]:
+    keys = tuple(filter(None, map(str.strip, reader.required("VAULT_ENCRYPTION_KEY").split(","))))
+    if not all(map(_is_encryption_key, keys)):
+        reader.problems.append(
+            "VAULT_ENCRYPTION_KEY must be a Fernet key, 32 bytes in URL-safe base64, or several "
+            "separated by commas: `openssl rand -base64 32 | tr +/ -_` makes one"
+        )
+    return keys
+
+
+def _is_encryption_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, altchars=b"-_", validate=True)) == ENCRYPTION_KEY_BYTES
+    except ValueError:
+        return False
+
+
+def _minting_problems(settings: Settings) -> list[str]:
+    is_missing = settings.run_keys is not None and settings.run_keys.service_key is None
+    return [VAULT_KEY_MISSING] if is_missing else []
 
 
 def _read_caller(reader: _Reader, prefix: str) -> CallerSettings:

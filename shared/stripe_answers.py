@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,9 @@ from shared.ports import NoResponse, StripeResponse
 
 CAP_CODE = "spend_cap_reached"
 """The error code that this project's spend-cap proxy answers with."""
+
+CAP_BEHIND_CODE = "vault_cap_behind"
+"""Our code for a cap that was reached although the run's cap leaves room."""
 
 MAX_MESSAGE_CHARACTERS = 300
 
@@ -35,6 +38,7 @@ class AnswerKind(StrEnum):
     RATE_LIMITED = "rate_limited"
     UNAUTHORIZED = "unauthorized"
     BLOCKED_BY_CAP = "blocked_by_cap"
+    CAP_BEHIND = "cap_behind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,21 @@ class Answer:
     request_id: str | None = None
     replayed: bool = False
     status: int = 0
+
+    @property
+    def refuses_key(self) -> bool:
+        """Whether the key is what was refused, so that another one would help."""
+        return self.status == 401 or self.kind is AnswerKind.CAP_BEHIND
+
+
+def under_partial_cap(answer: Answer) -> Answer:
+    """What an answer means under a vault key whose cap is less than what its run has left.
+
+    Such a cap is no verdict about the charge: the next key may have the room for it.
+    """
+    if answer.kind is not AnswerKind.BLOCKED_BY_CAP:
+        return answer
+    return replace(answer, kind=AnswerKind.CAP_BEHIND, code=CAP_BEHIND_CODE)
 
 
 def classify(response: StripeResponse | NoResponse) -> Answer:

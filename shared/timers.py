@@ -10,6 +10,7 @@ from shared.errors import RunError
 from shared.minting import ExpectedTotals, open_due_run
 from shared.ports import Runs, Timers
 from shared.reconcile import keep_up
+from shared.run_keys import KeyKeeper
 from shared.settings import Settings
 from shared.upkeep import Upkeep
 
@@ -51,8 +52,27 @@ def open_run_once(
         notices.inform(f"opened run {run.billing_period} with a cap of {cap}")
 
 
+def keep_keys(keeper: KeyKeeper | None) -> None:
+    """Mint, replace and revoke vault keys, as is due; nothing where none are minted.
+
+    Needs no lease: two that are at it at once leave one key.
+
+    Args:
+        keeper: of the keys.
+
+    Raises:
+        RecordsUnavailable: the database is away.
+    """
+    if keeper is not None:
+        keeper.keep()
+
+
 def reconcile_once(
-    timers: Timers, biller: Biller, upkeep: Upkeep, seconds: float = RECONCILE_SECONDS
+    timers: Timers,
+    biller: Biller,
+    upkeep: Upkeep,
+    seconds: float = RECONCILE_SECONDS,
+    keeper: KeyKeeper | None = None,
 ) -> None:
     """Finish what no message drives on, unless this firing is a double. See `keep_up`.
 
@@ -64,12 +84,14 @@ def reconcile_once(
         biller: drives it on.
         upkeep: what the rebuild and the sweep work with, and the clock for the time limit.
         seconds: after so long nothing is begun any more.
+        keeper: of the runs' vault keys, which work for hours only; None where none are minted.
 
     Raises:
         RecordsUnavailable: the database is away.
     """
     if timers.take_timer_lease(RECONCILE_TIMER, LEASE_SECONDS):
         give_up = upkeep.clock.monotonic() + seconds
+        keep_keys(keeper)
         keep_up(biller, upkeep, is_time_up=lambda: upkeep.clock.monotonic() >= give_up)
 
 

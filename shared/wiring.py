@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.biller import Biller
 from shared.clock import SystemClock
-from shared.settings import Settings, VaultProxySettings
+from shared.keyring import KeyedPayments, Keyring
+from shared.ports import Payments
+from shared.run_keys import KeyKeeper, KeyRules
+from shared.settings import RunKeySettings, Settings, VaultProxySettings
 from shared.store.migrations import check_schema
 from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
@@ -18,7 +21,9 @@ from shared.throttle import Throttle
 from shared.upkeep import Upkeep, build_upkeep
 
 if TYPE_CHECKING:
+    from shared.store.run_keys import PostgresRunKeys
     from shared.stripe_payments import StripePayments
+    from shared.vault.client import VaultClient
 
 # Below a warning they log requests with their bodies, messages and frames.
 SDK_LOGGERS = ("stripe", "azure", "google", "uamqp")
@@ -47,13 +52,53 @@ class Parts:
     biller: Biller
     store: PostgresStore
     timers: PostgresTimers
-    payments: StripePayments
+    way: StripeWay
     upkeep: Upkeep
+    keeper: KeyKeeper | None
 
     def close(self) -> None:
         """Close every connection."""
-        self.payments.close()
+        self.way.close()
         self.store.close()
+
+
+class StripeWay:
+    """The way to Stripe: straight, or through a spend-cap proxy with the runs' vault keys.
+
+    Args:
+        settings: say which.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._stripe = build_payments(settings)
+        self._run_keys: PostgresRunKeys | None = None
+        self._service: VaultClient | None = None
+        self.payments: Payments = self._stripe
+        self.keyring: Keyring | None = None
+        self.keeper: KeyKeeper | None = None
+        if settings.run_keys is not None:
+            self._use_run_keys(settings, settings.run_keys)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for part in (self._stripe, self._run_keys, self._service):
+            if part is not None:
+                part.close()
+
+    def _use_run_keys(self, settings: Settings, run_keys: RunKeySettings) -> None:
+        # Here and not above: only who stands behind a proxy needs them.
+        from shared.sealing import FernetSeal
+        from shared.store.run_keys import PostgresRunKeys
+        from shared.vault.client import VaultClient
+
+        seal = FernetSeal(run_keys.encryption_keys)
+        self._run_keys = PostgresRunKeys(settings.database_url)
+        self.keyring = Keyring(self._run_keys, seal)
+        self.payments = KeyedPayments(self._stripe, self.keyring)
+        if run_keys.service_key is not None:
+            self._service = VaultClient(run_keys.service_url, run_keys.service_key)
+            rules = KeyRules(settings.rules.key_namespace, run_keys.hours, settings.rules.flow)
+            self.keeper = KeyKeeper(self._run_keys, self._service, seal, rules)
 
 
 def build_parts(settings: Settings, threads: int) -> Parts:
@@ -65,10 +110,11 @@ def build_parts(settings: Settings, threads: int) -> Parts:
     """
     check_schema(settings.database_url)
     store = open_store(settings, threads)
-    payments = build_payments(settings)
-    biller = Biller(store, payments, SystemClock(), settings.rules)
-    upkeep = build_upkeep(store, payments, SystemClock(), settings.rules, settings.retention_days)
-    return Parts(biller, store, PostgresTimers(settings.database_url), payments, upkeep)
+    way, clock, rules = StripeWay(settings), SystemClock(), settings.rules
+    biller = Biller(store, way.payments, clock, rules, keyring=way.keyring)
+    upkeep = build_upkeep(store, way.payments, clock, rules, settings.retention_days)
+    timers = PostgresTimers(settings.database_url)
+    return Parts(biller, store, timers, way, upkeep, way.keeper)
 
 
 def build_biller(settings: Settings, store: PostgresStore) -> Biller:
@@ -79,14 +125,24 @@ def build_biller(settings: Settings, store: PostgresStore) -> Biller:
         RecordsUnavailable: the database cannot be reached.
     """
     check_schema(settings.database_url)
-    return Biller(store, build_payments(settings), SystemClock(), settings.rules)
+    way = StripeWay(settings)
+    return Biller(store, way.payments, SystemClock(), settings.rules, keyring=way.keyring)
 
 
 def build_lists(settings: Settings) -> StripeLists:
-    """Stripe's lists, through its SDK."""
+    """Stripe's lists, through its SDK: past a spend-cap proxy where Stripe's key is known."""
     clock, rules = SystemClock(), settings.rules
     throttle = Throttle(clock, rules.max_requests_per_second)
-    return StripeLists(build_payments(settings), clock, throttle, rules.attempt_seconds)
+    payments = open_reading(settings).payments
+    return StripeLists(payments, clock, throttle, rules.attempt_seconds)
+
+
+def open_reading(settings: Settings) -> StripeWay:
+    """The way of an operator's commands that read Stripe: the direct one where there is one."""
+    direct = settings.direct_stripe
+    if direct is None:
+        return StripeWay(settings)
+    return StripeWay(replace(settings, stripe=direct, run_keys=None))
 
 
 def build_payments(settings: Settings | VaultProxySettings) -> StripePayments:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.budget import Budget
 from shared.identity import StripeIdentity
 from shared.ports import Records, StripeRequest
 from shared.record import Record
+from shared.stripe_answers import under_partial_cap
 from shared.stripe_calls import CallResult, StripeCalls
 
 
@@ -25,6 +26,7 @@ class Work:
         calls: the way to Stripe.
         identity: the account and mode that answers must come from.
         vault_key: the run's vault key, where calls go through a spend-cap proxy.
+        cap_is_whole: that key's cap is all that the run has left.
     """
 
     record: Record
@@ -35,6 +37,7 @@ class Work:
     calls: StripeCalls
     identity: StripeIdentity
     vault_key: str | None = None
+    cap_is_whole: bool = True
 
     @property
     def age_seconds(self) -> float:
@@ -55,4 +58,7 @@ class Work:
 
     def send(self, request: StripeRequest) -> CallResult:
         """Send a request to Stripe inside this delivery's budget."""
-        return self.calls.send(request, self.budget, self.vault_key)
+        result = self.calls.send(request, self.budget, self.vault_key)
+        if self.cap_is_whole:
+            return result
+        return replace(result, answer=under_partial_cap(result.answer))

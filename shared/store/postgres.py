@@ -17,6 +17,7 @@ from shared.ports import (
     Adoption,
     AdoptResult,
     AttemptLine,
+    ClaimedKey,
     ClaimRequest,
     ClaimResult,
     ClaimVerdict,
@@ -82,8 +83,14 @@ class PostgresStore:
         self, record_id: RecordId, envelope: Envelope, lease_seconds: float, token: str
     ) -> ClaimResult:
         """See `Records.resume`."""
-        note = rows.envelope_parameter(envelope)
-        (row,) = self._run(queries.RESUME, [*_key(record_id), lease_seconds, token, note])
+        parameters = {
+            "customer_id": record_id.customer_id,
+            "billing_period": record_id.billing_period,
+            "lease_seconds": lease_seconds,
+            "token": token,
+            "note": rows.envelope_parameter(envelope),
+        }
+        (row,) = self._run(queries.RESUME, parameters)
         return _read_claim_result(row)
 
     def store_payment(self, lease: Lease, payment_id: str) -> str | None:
@@ -306,5 +313,7 @@ def _key(record_id: RecordId) -> list[str]:
 
 
 def _read_claim_result(row: Sequence[Any]) -> ClaimResult:
-    verdict, database_time, stored_row = row
-    return ClaimResult(ClaimVerdict(verdict), rows.read_record(stored_row), database_time)
+    verdict, database_time, stored_row, *key = row
+    vault_key = ClaimedKey(*key) if key[0] is not None else None
+    record = rows.read_record(stored_row)
+    return ClaimResult(ClaimVerdict(verdict), record, database_time, vault_key)

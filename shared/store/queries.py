@@ -2,16 +2,27 @@
 
 IDENTIFY = "SELECT account_id, livemode FROM chargeonce.identify(%s, %s)"
 
-CLAIM = """
-SELECT verdict, database_time, stored_row
-FROM chargeonce.claim(
+_CLAIMED = """
+SELECT
+    claimed.verdict, claimed.database_time, claimed.stored_row, key.key_id, key.sealed_key,
+    key.is_whole
+FROM {claim} AS claimed
+CROSS JOIN LATERAL chargeonce.claimed_key(claimed.verdict, %(billing_period)s) AS key
+"""
+
+CLAIM = _CLAIMED.format(
+    claim="""chargeonce.claim(
     %(customer_id)s, %(billing_period)s, %(key)s, %(stripe_customer_id)s, %(amount_cents)s,
     %(currency)s, %(attempt)s, %(payment_method_id)s, %(flow)s, %(create_parameters)s,
     %(require_run)s, %(lease_seconds)s, %(token)s, %(note)s, %(body)s
+)"""
 )
-"""
 
-RESUME = "SELECT verdict, database_time, stored_row FROM chargeonce.resume(%s, %s, %s, %s, %s)"
+RESUME = _CLAIMED.format(
+    claim="""chargeonce.resume(
+    %(customer_id)s, %(billing_period)s, %(lease_seconds)s, %(token)s, %(note)s
+)"""
+)
 
 STORE_PAYMENT = "SELECT chargeonce.store_payment(%s, %s, %s, %s)"
 

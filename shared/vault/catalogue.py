@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shared.record import Flow
+
 SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,255}")
 WILDCARD = "*"
 
@@ -128,6 +130,15 @@ TWO_STEP_ENDPOINTS = (
     "/v1/payment_intents/*/cancel",
 )
 """What the two-step flow calls; see `shared.stripe_requests`."""
+
+ONE_STEP_ENDPOINTS = ("/v1/account", "/v1/charges", "/v1/charges/*")
+"""What the one-step flow calls."""
+
+ENDPOINTS_OF_FLOW = {
+    Flow.PAYMENT_INTENT: TWO_STEP_ENDPOINTS,
+    Flow.CHARGE: ONE_STEP_ENDPOINTS,
+}
+"""What each flow calls; with both, what a search through Stripe's lists reads."""
 
 
 def find_endpoint(method: str, segments: Sequence[str]) -> Endpoint | None:

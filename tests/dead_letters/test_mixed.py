@@ -141,7 +141,7 @@ def prepare(morgue: Morgue, letters: Mapping[str, Mapping[str, Mapping[str, byte
     parts = build_parts(settings, 1)
     clock = SystemClock()
     patient = Breaker(clock, threshold=1_000_000)
-    biller = Biller(parts.store, parts.payments, clock, settings.rules, patient)
+    biller = Biller(parts.store, parts.way.payments, clock, settings.rules, patient)
     for kind in KINDS:
         bodies = {name: body for kinds in letters.values() for name, body in kinds[kind].items()}
         ids = [f"cus_{name}" for name in bodies]

@@ -17,6 +17,7 @@ from shared.conclusion import Concluded, Conclusion
 from shared.decision_log import DecisionEvent
 from shared.event import UsageEvent
 from shared.intent_flow import Intent
+from shared.keyring import OpenKey
 from shared.outcome import Outcome
 from shared.ports import (
     ClaimRequest,
@@ -209,7 +210,7 @@ def _flow_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     drive = Biller._drive
 
     def drive_by_setting(
-        self: Biller, claim: ClaimResult, record: Record, budget: Budget
+        self: Biller, claim: ClaimResult, record: Record, budget: Budget, key: OpenKey
     ) -> Concluded:
         methods = ("enabled", "true"), ("allow_redirects", "never")
         parameters = dict(record.create_parameters)
@@ -218,7 +219,7 @@ def _flow_from_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             if self._rules.flow is Flow.PAYMENT_INTENT:
                 parameters[f"automatic_payment_methods[{name}]"] = value
         record = replace(record, flow=self._rules.flow, create_parameters=parameters)
-        return drive(self, claim, record, budget)
+        return drive(self, claim, record, budget, key)
 
     monkeypatch.setattr(Biller, "_drive", drive_by_setting)
 

@@ -32,13 +32,15 @@ from shared.ports import (
     Release,
     Reports,
     Run,
+    RunKeys,
     Runs,
 )
 from shared.record import Flow, Record, RecordId, State
 from shared.spend_watch import RunsNearCap
-from shared.store.memory_operations import OperatedMemoryStore
+from shared.store.memory_run_keys import KeyedMemoryStore
 from shared.store.operations import PostgresOperations
 from shared.store.postgres import PostgresStore
+from shared.store.run_keys import PostgresRunKeys
 from tests.support.clock import ManualClock
 
 PERIOD = "2026-11"
@@ -119,11 +121,13 @@ class StoreUnderTest(ABC):
     Args:
         store: empty.
         operations: the same store, as an operator's commands see it.
+        run_keys: the same store, as whoever mints vault keys sees it.
     """
 
-    def __init__(self, store: AnyStore, operations: Operations) -> None:
+    def __init__(self, store: AnyStore, operations: Operations, run_keys: RunKeys) -> None:
         self.store = store
         self.operations = operations
+        self.run_keys = run_keys
 
     @abstractmethod
     def pass_time(self, seconds: float) -> None:
@@ -320,8 +324,8 @@ class MemoryUnderTest(StoreUnderTest):
 
     def __init__(self) -> None:
         self._clock = ManualClock()
-        self._memory = OperatedMemoryStore(self._clock)
-        super().__init__(self._memory, self._memory)
+        self._memory = KeyedMemoryStore(self._clock)
+        super().__init__(self._memory, self._memory, self._memory)
 
     def pass_time(self, seconds: float) -> None:
         """See `StoreUnderTest`."""
@@ -373,7 +377,8 @@ class PostgresUnderTest(StoreUnderTest):
         self._postgres = PostgresStore(database_url, pool_size=4)
         self._operations = PostgresOperations(database_url)
         self._connection = psycopg.connect(database_url, autocommit=True)
-        super().__init__(self._postgres, self._operations)
+        self._run_keys = PostgresRunKeys(database_url)
+        super().__init__(self._postgres, self._operations, self._run_keys)
 
     def empty(self) -> None:
         """Begin anew. Rows are deleted one by one: of a few, that is faster than truncating."""
@@ -399,6 +404,7 @@ class PostgresUnderTest(StoreUnderTest):
         """Close every connection."""
         self._postgres.close()
         self._operations.close()
+        self._run_keys.close()
         self._connection.close()
 
     def pass_time(self, seconds: float) -> None:
