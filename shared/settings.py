@@ -386,6 +386,8 @@ def examine_settings(
         problems += _pull_problems(settings)
     elif pubsub.push.service_account or pubsub.push.auth != "iam":
         problems += _push_problems(settings)
+    if settings.scheduler.service_account:
+        problems += _minting_problems(settings)
     return settings, problems
 
 

@@ -129,6 +129,23 @@ class StripeAccount:
 
 
 @dataclass(frozen=True, slots=True)
+class RunKey:
+    """The vault key of a run that is in use.
+
+    Args:
+        billing_period: the run's.
+        hours_left: until it expires; None where there is none.
+        reason_to_replace: why the timer would replace it now; None while it would not.
+        opens: whether the encryption key here opens it; None where there is none.
+    """
+
+    billing_period: str
+    hours_left: float | None
+    reason_to_replace: str | None
+    opens: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """One deployment, or one set of templates.
 
@@ -146,6 +163,7 @@ class Facts:
         highly_available: whether the database survives its machine; None when it cannot be seen.
         database: when it was asked.
         stripe: when it was asked.
+        run_keys: of the runs that are in use, behind a spend-cap proxy.
         plain_secrets: settings whose secret value is written in a template.
         numbers: what places say, by place and name, for the table of numbers.
     """
@@ -163,5 +181,6 @@ class Facts:
     highly_available: bool | None = None
     database: Database | None = None
     stripe: StripeAccount | None = None
+    run_keys: tuple[RunKey, ...] = ()
     plain_secrets: tuple[str, ...] = ()
     numbers: Mapping[tuple[str, str], float] = field(default_factory=dict)

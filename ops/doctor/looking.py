@@ -16,6 +16,7 @@ from ops.doctor.readers.environment import read_defaults, read_environment
 from ops.doctor.readers.google_templates import read_google_templates
 from ops.doctor.readers.local_settings import read_local_settings
 from ops.doctor.readers.pubsub import add_subscription
+from ops.doctor.readers.run_keys import add_run_keys
 from ops.doctor.readers.servicebus import add_queue
 from ops.doctor.readers.stripe import add_stripe
 
@@ -68,10 +69,9 @@ def examine_deployment(
     assert settings is not None, "settings were just read"
     unread: list[Unread] = []
     if settings.database_url:
-        facts = add_database(facts)
-    if settings.stripe.api_key:
-        facts, more = add_stripe(facts)
-        unread.extend(more)
+        facts = add_run_keys(add_database(facts))
+    facts, more = add_stripe(facts)
+    unread.extend(more)
     facts, more = add_queue(facts)
     unread.extend(more)
     facts, more = add_subscription(facts, subscription=subscription)

@@ -59,6 +59,15 @@ NO_AUTHENTICATION = """settings = {
 DEAD_LETTERS_OF = """  name                       = "${var.name}-dead-letters"
   topic                      = google_pubsub_topic.dead_letters.id"""
 
+DIRECT = """var directSettings = {
+  STRIPE_API_KEY: stripeReference
+}"""
+WITHOUT_ENCRYPTION_KEY = """var directSettings = {
+  VAULT_PROVIDER: 'proxy'
+  VAULT_PROXY_URL: 'https://proxy'
+  VAULT_PROXY_API_KEY: proxyKeyReference
+}"""
+
 PLANTED = {
     "lock 30 s": (MAIN, "= 'PT5M'", "= 'PT30S'", "lock_too_short"),
     "lock below the lease": (MAIN, "= 'PT5M'", "= 'PT3M'", "lock_too_short"),
@@ -136,6 +145,7 @@ PLANTED = {
         "value: 'off'",
         "commits_not_synchronous",
     ),
+    "no encryption key": (MAIN, DIRECT, WITHOUT_ENCRYPTION_KEY, "settings_refused"),
     "a key in the template": (
         MAIN,
         "STRIPE_API_KEY: stripeReference",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from cryptography.fernet import Fernet
 
 from local.pubsub_emulator import PubsubEmulator
 from local.stripe_simulator import RunningSimulator
@@ -15,15 +18,20 @@ from local.stripe_simulator.keyring import Permission
 from ops.doctor.readers import database
 from ops.doctor.readers.pubsub import grants_to_service_agent
 from ops.exit_codes import ExitCode
+from shared.ports import StoredKey
+from shared.record import Flow
+from shared.sealing import FernetSeal
 from shared.store.migrations import schema_version
 from shared.store.postgres import PostgresStore
-from tests.cli.conftest import CommandLine
+from shared.store.run_keys import PostgresRunKeys
+from tests.cli.conftest import PERIOD, CommandLine
 from tests.pubsub_emulator.support import Cloud
 from tests.support.servicebus_management import HOST, make_certificate, serving_entries
 
 PROJECT = "projects/chargeonce-desk"
 EVENTS, DEAD_LETTERS = f"{PROJECT}/topics/events", f"{PROJECT}/topics/dead-letters"
 SECRET = "hunter2"
+ENCRYPTION_KEY = Fernet.generate_key().decode()
 ENTRY = """<?xml version="1.0"?><entry xmlns="http://www.w3.org/2005/Atom"><title>usage</title>
 <content type="application/xml"><{kind}Description
 xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">
@@ -145,6 +153,81 @@ class TestStripe:
         ran = deployed("doctor", "--json")
         assert ran.code == ExitCode.INCOMPLETE
         assert len(ran.document["unread"]) == 4
+
+
+class TestVaultKeys:
+    @pytest.fixture
+    def behind_proxy(self, deployed: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+        monkeypatch.delenv("STRIPE_API_KEY")
+        monkeypatch.setenv("VAULT_PROVIDER", "proxy")
+        monkeypatch.setenv("VAULT_PROXY_URL", "https://proxy.example")
+        monkeypatch.setenv("VAULT_ENCRYPTION_KEY", ENCRYPTION_KEY)
+        return deployed
+
+    def _store(self, database_url: str, expires_in: timedelta, encryption_key: str) -> None:
+        """A key for the run that is open, minted an hour ago."""
+        now = datetime.now(UTC)
+        sealed = FernetSeal([encryption_key]).close(SECRET)
+        flows = frozenset({Flow.PAYMENT_INTENT})
+        key = StoredKey("vk_1", sealed, flows, 100_000, True, now - timedelta(hours=1),
+                        now + expires_in)  # fmt: skip
+        with closing(PostgresRunKeys(database_url)) as keys:
+            begun = keys.begin_key(PERIOD, 0)
+            assert begun is not None
+            assert keys.store_key(PERIOD, begun.generation, key)
+
+    def test_missing(self, behind_proxy: CommandLine) -> None:
+        assert rules(behind_proxy("doctor", "--json").document) == ["vault_key_missing"]
+
+    @pytest.mark.parametrize(
+        ("expires_in", "rule"),
+        [
+            (timedelta(hours=5), []),
+            (timedelta(minutes=50), ["vault_key_to_be_replaced"]),
+            (timedelta(minutes=-5), ["vault_key_missing"]),
+        ],
+    )
+    def test_age(
+        self,
+        behind_proxy: CommandLine,
+        migrated_database_url: str,
+        expires_in: timedelta,
+        rule: list[str],
+    ) -> None:
+        """Goal: past its half-life it is to be replaced, past its end it is gone."""
+        self._store(migrated_database_url, expires_in, ENCRYPTION_KEY)
+        ran = behind_proxy("doctor", "--json")
+        assert rules(ran.document) == rule
+        assert SECRET not in ran.stdout
+
+    def test_cap(
+        self, behind_proxy: CommandLine, migrated_database_url: str, store: PostgresStore
+    ) -> None:
+        self._store(migrated_database_url, timedelta(hours=5), ENCRYPTION_KEY)
+        with psycopg.connect(migrated_database_url) as connection:
+            connection.execute("UPDATE chargeonce.runs SET cap_cents = cap_cents + 1")
+        found = behind_proxy("doctor", "--json").document
+        assert rules(found) == ["vault_key_to_be_replaced"]
+        assert "cap was changed" in found["findings"][0]["what"]
+
+    def test_another_encryption_key(
+        self, behind_proxy: CommandLine, migrated_database_url: str
+    ) -> None:
+        other = Fernet.generate_key().decode()
+        self._store(migrated_database_url, timedelta(hours=5), other)
+        assert rules(behind_proxy("doctor", "--json").document) == ["encryption_key_wrong"]
+
+    def test_missing_encryption_key(
+        self, behind_proxy: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("VAULT_ENCRYPTION_KEY")
+        found = behind_proxy("doctor", "--json").document
+        assert rules(found) == ["settings_refused"]
+        assert found["findings"][0]["what"].startswith("VAULT_ENCRYPTION_KEY")
+
+    def test_plain_http(self, behind_proxy: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("VAULT_PROXY_URL", "http://proxy.example")
+        assert "key_sent_unencrypted" in rules(behind_proxy("doctor", "--json").document)
 
 
 class TestServiceBus:

@@ -11,7 +11,7 @@ from ops.doctor.examination import Examination, examine
 from ops.doctor.looking import examine_templates
 from ops.doctor.readers.azure_templates import read_azure_templates
 from ops.doctor.readers.google_templates import read_google_templates
-from tests.doctor.mistakes import HOST, PLANTED
+from tests.doctor.mistakes import HOST, MAIN, PLANTED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +46,19 @@ def test_a_planted_mistake_is_found(
     assert rule in found
     assert found[rule].why
     assert found[rule].mend
+
+
+def test_nothing_is_found_behind_a_proxy(templates: Path) -> None:
+    """Goal: the other way that the same templates can be deployed."""
+    path = templates / MAIN
+    text = path.read_text("utf-8")
+    text = text.replace("vaultProvider string = 'ledger'", "vaultProvider string = 'proxy'")
+    text = text.replace("vaultProxyUrl string = ''", "vaultProxyUrl string = 'https://proxy'")
+    path.write_text(text, "utf-8")
+    facts = list(read_azure_templates(templates))
+    assert facts[0].settings is not None
+    assert facts[0].settings.run_keys is not None
+    assert examine(facts).findings == []
 
 
 def _examine(root: Path, file: str) -> Examination:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ops.doctor.rule import Rule
-from ops.doctor.rules import access, capacity, database, deliveries, numbers, pubsub, stripe, times
+from ops.doctor.rules import (
+    access,
+    capacity,
+    database,
+    deliveries,
+    numbers,
+    pubsub,
+    stripe,
+    times,
+    vault,
+)
 
 RULES: Sequence[Rule] = (
     *database.RULES,
     *stripe.RULES,
+    *vault.RULES,
     *access.RULES,
     *times.RULES,
     *deliveries.RULES,

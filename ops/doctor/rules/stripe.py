@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from ops.doctor.facts import Facts
 from ops.doctor.rule import error, warning
 
 STRIPE = "https://api.stripe.com"
+THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 @warning(
@@ -16,8 +18,11 @@ STRIPE = "https://api.stripe.com"
 )
 def secret_key(facts: Facts) -> Iterator[str]:
     """A restricted key is enough."""
-    if facts.settings is not None and facts.settings.stripe.api_key.startswith("sk_"):
-        yield "STRIPE_API_KEY is a secret key"
+    if facts.settings is None:
+        return
+    for stripe in (facts.settings.stripe, facts.settings.direct_stripe):
+        if stripe is not None and stripe.api_key.startswith("sk_"):
+            yield "STRIPE_API_KEY is a secret key"
 
 
 @error(
@@ -84,6 +89,19 @@ def live_key_elsewhere(facts: Facts) -> Iterator[str]:
         yield "STRIPE_API_KEY is a live key, and STRIPE_API_BASE is not Stripe"
 
 
+@error(
+    "Whoever is on the way reads the key, and can charge with it.",
+    "Use https://. Plain http is for a Stripe on this machine.",
+)
+def key_sent_unencrypted(facts: Facts) -> Iterator[str]:
+    """Keys travel encrypted."""
+    if facts.settings is None:
+        return
+    address = urlsplit(facts.settings.stripe.api_base)
+    if address.scheme == "http" and address.hostname not in THIS_MACHINE:
+        yield "STRIPE_API_BASE or VAULT_PROXY_URL is plain http"
+
+
 def _mode(livemode: bool | None) -> str:
     return "live" if livemode else "test"
 
@@ -95,4 +113,5 @@ RULES = (
     accounts_differ,
     permission_missing,
     live_key_elsewhere,
+    key_sent_unencrypted,
 )
