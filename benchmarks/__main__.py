@@ -1,5 +1,5 @@
 """`python -m benchmarks`: what the records cost beside the plainest thing that PostgreSQL can do,
-and what the spend-cap proxy costs.
+what the spend-cap proxy costs, and what a cold start does.
 
 The yardstick is a claim and a completion without any safety: one INSERT and one UPDATE, each
 autocommitted, over one open connection. Exits with 1 when a ratio is worse than its bound.
@@ -14,7 +14,7 @@ from statistics import median
 
 import psycopg
 
-from benchmarks import vault
+from benchmarks import cold_start, vault
 from local.postgres import database_server
 from shared.event import UsageEvent
 from shared.ports import ClaimRequest, Ending, Envelope, Note
@@ -110,8 +110,8 @@ def duplicate(store: PostgresStore) -> Callable[[int], None]:
 
 
 def main() -> int:
-    """Run both benchmarks; see `benchmarks.vault` for the other."""
-    return max(measure_records(), vault.main())
+    """Run every benchmark; see `benchmarks.cold_start` and `benchmarks.vault` for the others."""
+    return max(cold_start.main(), measure_records(), vault.main())
 
 
 def measure_records() -> int:

@@ -16,11 +16,9 @@ from shared import notices
 from shared.errors import ChargeonceError
 from shared.once import Once
 from shared.settings import read_vault_proxy_settings
-from shared.vault.proxy import Outgoing, refused
-from shared.vault.refusal import unavailable
-from shared.vault.wsgi import answer_wsgi
 
 if TYPE_CHECKING:
+    from shared.vault.proxy import Outgoing
     from shared.vault.wiring import VaultParts
 
 
@@ -44,6 +42,11 @@ def vault_proxy(request: Request) -> Response:
 
 
 def _answer(request: Request) -> Outgoing:
+    # Here and not above: a deployment that bills must not load the proxy to start.
+    from shared.vault.proxy import refused
+    from shared.vault.refusal import unavailable
+    from shared.vault.wsgi import answer_wsgi
+
     try:
         application = _PARTS.get().application
     except ChargeonceError as error:
