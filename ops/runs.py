@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ops.arguments import Commands
     from shared.ports import Run, Runs
+    from shared.settings import Settings
 
 MAX_REASON_CHARACTERS = 200
 
@@ -114,7 +115,8 @@ def _add_raise_cap(actions: Commands) -> None:
         "raise the cap of a period's run",
         raise_cap,
         "chargeonce run raise-cap --period 2026-11 --cap-cents 1500000",
-        details="Reopens a run that was closed because its cap was passed. A cap is never lowered.",
+        details="Reopens a run that was closed because its cap was passed. A cap is never lowered. "
+        "With VAULT_PROVIDER=proxy the run's vault key is replaced by one that may spend as much.",
     )
     add_period(command)
     command.add_argument(
@@ -183,6 +185,9 @@ def reopen_run(arguments: argparse.Namespace) -> Report:
 
 def raise_cap(arguments: argparse.Namespace) -> Report:
     """Raise a run's cap; a cap that is as high already stays as it is."""
+    from shared.settings import is_behind_vault_proxy, read_settings
+
+    proxied = read_settings() if is_behind_vault_proxy() else None
     with open_records() as store:
         before = _existing(store, arguments.period)
         wanted = format_amount(arguments.cap_cents, before.currency)
@@ -201,7 +206,25 @@ def raise_cap(arguments: argparse.Namespace) -> Report:
     headline = f"raised the cap of run {arguments.period} to {wanted}"
     if run.is_open and not before.is_open:
         headline += " and reopened it"
-    return _run_report(run, headline, raised=True, dry_run=False)
+    if proxied is None or proxied.run_keys is None:
+        return _run_report(run, headline, raised=True, dry_run=False)
+    is_replaced = _replace_vault_key(proxied, arguments.period)
+    headline += (
+        "; its vault key was replaced"
+        if is_replaced
+        else "; its vault key was not replaced: the reconcile timer tries again"
+    )
+    return _run_report(run, headline, raised=True, vault_key_replaced=is_replaced, dry_run=False)
+
+
+def _replace_vault_key(settings: Settings, billing_period: str) -> bool:
+    """Have the run's vault key allow what its cap does; False where this is left to the timer."""
+    from contextlib import closing
+
+    from shared.wiring import StripeWay
+
+    with closing(StripeWay(settings)) as way:
+        return way.keeper is not None and way.keeper.keep(billing_period)
 
 
 def _asked_run(arguments: argparse.Namespace) -> tuple[int, int, str]:

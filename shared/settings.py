@@ -463,6 +463,11 @@ def is_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
     return serves.lower() != "none"
 
 
+def is_behind_vault_proxy(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether this deployment calls Stripe through a spend-cap proxy."""
+    return (_open_reader(environment).text("VAULT_PROVIDER") or "ledger").lower() == "proxy"
+
+
 def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> VaultProxySettings:
     """What the spend-cap proxy needs.
 

@@ -51,6 +51,19 @@ class ProxiedBench:
         self.service.close()
         self.keys.close()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of a deployment that calls Stripe through the proxy; it has no key of
+        Stripe's.
+        """
+        return {
+            "DATABASE_URL": self.vault.database_url,
+            "VAULT_PROVIDER": "proxy",
+            "VAULT_PROXY_URL": self.proxy_url,
+            "VAULT_PROXY_API_KEY": ADMIN_TOKEN,
+            "VAULT_ENCRYPTION_KEY": self.encryption_key,
+        }
+
     def keeper(
         self,
         service: VaultService | None = None,

@@ -6,6 +6,7 @@ import pytest
 
 from local.postgres import DatabaseServer
 from local.stripe_simulator import RunningSimulator, serve_in_thread
+from tests.support.run_keys import ProxiedBench, proxied_bench
 from tests.support.vault import VaultBench
 
 
@@ -42,3 +43,10 @@ def vault(served_vault: VaultBench) -> VaultBench:
     """A served proxy without a key."""
     served_vault.reset()
     return served_vault
+
+
+@pytest.fixture
+def proxied(vault: VaultBench) -> Iterator[ProxiedBench]:
+    """A billing system behind the proxy, whose run has no key yet."""
+    with proxied_bench(vault) as proxied:
+        yield proxied

@@ -5,7 +5,7 @@ Method: the real keeper over real PostgreSQL and the real proxy over HTTP.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -22,18 +22,11 @@ from shared.store.run_keys import PostgresRunKeys
 from shared.vault.catalogue import ENDPOINTS_OF_FLOW, ONE_STEP_ENDPOINTS, TWO_STEP_ENDPOINTS
 from shared.vault.client import VaultClient
 from tests.support.bench import CAP_CENTS, PERIOD, RULES, Killed, at_once
-from tests.support.run_keys import LABEL, ProxiedBench, proxied_bench
-from tests.support.vault import ADMIN_TOKEN, CHARGE, VaultBench
+from tests.support.run_keys import LABEL, ProxiedBench
+from tests.support.vault import ADMIN_TOKEN, CHARGE
 
 ROUNDS = 100
 AMOUNT_CENTS = 5000
-
-
-@pytest.fixture
-def proxied(vault: VaultBench) -> Iterator[ProxiedBench]:
-    """A billing system behind the proxy."""
-    with proxied_bench(vault) as proxied:
-        yield proxied
 
 
 class Perilous:
