@@ -49,9 +49,9 @@ class VaultFunction:
             outgoing.body, status_code=outgoing.status, headers=dict(outgoing.headers)
         )
 
-    def resolve_holds(self) -> None:
-        """Ask Stripe about the holds of unknown outcome. See `VaultParts.resolve_holds`."""
-        self._parts.get().resolve_holds()
+    def keep_up(self) -> None:
+        """What its timer does. See `VaultParts.keep_up`."""
+        self._parts.get().keep_up()
 
 
 def _make_parts(settings: VaultProxySettings) -> VaultParts:
@@ -82,6 +82,6 @@ def make_vault_blueprint(function: VaultFunction) -> func.Blueprint:
     @blueprint.function_name("reconcile")
     @timer_trigger(blueprint, reconcile_schedule(function.settings.reconcile_schedule))
     def reconcile(timer: func.TimerRequest) -> None:  # noqa: ARG001 (the runtime's)
-        function.resolve_holds()
+        function.keep_up()
 
     return blueprint

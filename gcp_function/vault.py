@@ -57,4 +57,4 @@ def _answer(request: Request) -> Outgoing:
 
 def reconcile(request: Request) -> Response:
     """The HTTP function `reconcile` of a deployment that is the proxy."""
-    return answer_scheduled(request, _AUTHENTICATE.get, lambda: _PARTS.get().resolve_holds())
+    return answer_scheduled(request, _AUTHENTICATE.get, lambda: _PARTS.get().keep_up())

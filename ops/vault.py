@@ -265,7 +265,7 @@ def _keep_resolving(parts: VaultParts) -> None:
 
     while True:
         try:
-            parts.resolve_holds()
+            parts.keep_up()
         except ChargeonceError as error:
             notices.alarm(f"holds are not resolved now: {error}")
         except Exception as error:  # noqa: BLE001 (the next round may do)

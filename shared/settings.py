@@ -228,6 +228,7 @@ class VaultProxySettings:
     """What the spend-cap proxy goes by.
 
     Args:
+        retention_days: how long the lines about calls are kept; 0 for ever.
         stripe: with the real key; unused where only the admin API is served.
         admin_token: the admin API's own.
         function: Google Cloud's side.
@@ -238,6 +239,7 @@ class VaultProxySettings:
 
     database_url: str = field(repr=False)
     database_pool_size: int
+    retention_days: int
     stripe: StripeSettings
     admin_token: str | None = field(repr=False)
     serves_calls: bool
@@ -490,6 +492,7 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
     settings = VaultProxySettings(
         database_url=reader.required("DATABASE_URL"),
         database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
+        retention_days=_read_retention_days(reader),
         stripe=_read_stripe(reader, needs_key=serves_calls),
         admin_token=token,
         serves_calls=serves_calls,
@@ -664,7 +667,7 @@ def _read_all(reader: _Reader) -> Settings:
     return Settings(
         database_url=reader.required("DATABASE_URL"),
         database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
-        retention_days=reader.whole("RETENTION_DAYS", 0, least=0, most=MAX_RETENTION_DAYS),
+        retention_days=_read_retention_days(reader),
         worker_concurrency=reader.whole("WORKER_CONCURRENCY", 8, least=1, most=1000),
         rules=_read_proxied_rules(reader) if is_proxied else _read_rules(reader),
         stripe=_read_stripe_behind_proxy(reader) if is_proxied else _read_stripe(reader),
@@ -750,6 +753,10 @@ def _key_livemode(reader: _Reader) -> bool | None:
     return next(
         (mode for prefix, mode in _API_KEY_MODES.items() if api_key.startswith(prefix)), None
     )
+
+
+def _read_retention_days(reader: _Reader) -> int:
+    return reader.whole("RETENTION_DAYS", 0, least=0, most=MAX_RETENTION_DAYS)
 
 
 def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:

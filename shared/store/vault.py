@@ -74,6 +74,23 @@ SELECT chargeonce.vault_settle(%s, %s, %s, %s, %s, %s, %s, %s, %s)
 FROM set_config('synchronous_commit', 'off', true)
 """
 _CONCLUDE = "SELECT chargeonce.vault_conclude(%s, %s, %s, %s, %s, %s)"
+# Key by key, since that is how calls are found.
+_DELETE_OLD_CALLS = """
+DELETE FROM chargeonce.vault_calls AS target
+WHERE target.call_id IN (
+    SELECT old.call_id
+    FROM chargeonce.vault_keys AS source
+    CROSS JOIN LATERAL (
+        SELECT made.call_id FROM chargeonce.vault_calls AS made
+        WHERE made.key_id = source.key_id
+          AND made.called_at < clock_timestamp() - make_interval(days => %(days)s)
+        LIMIT %(limit)s
+    ) AS old
+    WHERE source.created_at < clock_timestamp() - make_interval(days => %(days)s)
+    LIMIT %(limit)s
+)
+RETURNING target.call_id
+"""
 _TAKE_DUE = "SELECT * FROM chargeonce.vault_take_due(%s, %s)"
 
 
@@ -182,6 +199,11 @@ class PostgresVault:
     def take_due_holds(self, limit: int, pause_seconds: float) -> Sequence[Hold]:
         """See `VaultRecords.take_due_holds`."""
         return [Hold(*row) for row in self._caller.run(_TAKE_DUE, [limit, pause_seconds])]
+
+    def delete_old_calls(self, retention_days: int, limit: int) -> int:
+        """See `VaultRecords.delete_old_calls`."""
+        parameters = {"days": retention_days, "limit": limit}
+        return len(self._caller.run(_DELETE_OLD_CALLS, parameters))
 
 
 def _read_key(row: Sequence[Any]) -> VaultKey:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shared.ports import Clock, Timers
 from shared.stripe_lists import StripeLists
-from shared.timers import LEASE_SECONDS
 from shared.vault.judging import judge_charge, judge_intent
 from shared.vault.ports import Effect, Hold, Proof, VaultRecords
 
-HOLDS_TIMER = "vault_holds"
 MOST_HOLDS = 100
 PAUSE_SECONDS = 600.0
 MARGIN_SECONDS = 3600
@@ -44,27 +41,6 @@ def resolve_holds(
         records.conclude(hold, _look(lists, hold), GONE_AFTER_SECONDS)
         looked_at += 1
     return looked_at
-
-
-def resolve_holds_once(
-    timers: Timers, records: VaultRecords, lists: StripeLists, clock: Clock, seconds: float
-) -> None:
-    """Ask Stripe about holds that are due, unless this firing is a double. See `resolve_holds`.
-
-    Args:
-        timers: knows who runs the timer now.
-        records: the proxy's records.
-        lists: the way to Stripe.
-        clock: for the time limit.
-        seconds: after so long no hold is begun any more.
-
-    Raises:
-        RecordsUnavailable: the database is away.
-        StripeUnavailable: Stripe is.
-    """
-    if timers.take_timer_lease(HOLDS_TIMER, LEASE_SECONDS):
-        give_up = clock.monotonic() + seconds
-        resolve_holds(records, lists, lambda: clock.monotonic() >= give_up)
 
 
 def _look(lists: StripeLists, hold: Hold) -> Proof:

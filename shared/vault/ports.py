@@ -190,6 +190,17 @@ class VaultRecords(Protocol):
     def take_due_holds(self, limit: int, pause_seconds: float) -> Sequence[Hold]:
         """Holds that nobody has proven anything about for a while, each given to one asker."""
 
+    def delete_old_calls(self, retention_days: int, limit: int) -> int:
+        """Delete some of the lines about calls that are older; what they spent stays counted.
+
+        Args:
+            retention_days: how long they are kept; at least one day, so that none is under way.
+            limit: the most to delete.
+
+        Returns:
+            How many were deleted.
+        """
+
 
 class Upstream(Protocol):
     """Stripe, with the real key."""

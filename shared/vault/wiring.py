@@ -15,8 +15,8 @@ from shared.throttle import Throttle
 from shared.timers import RECONCILE_SECONDS
 from shared.vault.admin import VaultAdmin
 from shared.vault.application import VaultApplication
-from shared.vault.holds import resolve_holds_once
 from shared.vault.proxy import Proxy
+from shared.vault.upkeep import keep_up_once
 from shared.wiring import build_payments
 
 
@@ -45,8 +45,8 @@ class VaultParts:
             self._admin.get if self._settings.serves_admin else None,
         )
 
-    def resolve_holds(self) -> None:
-        """Ask Stripe about the proxy's holds; see `resolve_holds_once`.
+    def keep_up(self) -> None:
+        """Ask Stripe about the proxy's holds and forget old calls; see `keep_up_once`.
 
         Raises:
             RecordsUnavailable: the database is away.
@@ -61,7 +61,9 @@ class VaultParts:
         timeout_seconds = self._settings.function.timeout_seconds
         seconds = min(RECONCILE_SECONDS, (timeout_seconds or RECONCILE_SECONDS) / 2)
         timers = PostgresTimers(self._settings.database_url)
-        resolve_holds_once(timers, self._records.get(), self._lists.get(), SystemClock(), seconds)
+        records, lists = self._records.get(), self._lists.get()
+        retention_days = self._settings.retention_days
+        keep_up_once(timers, records, lists, SystemClock(), seconds, retention_days)
 
     def _make_lists(self) -> StripeLists:
         stripe, clock = self._settings.stripe, SystemClock()

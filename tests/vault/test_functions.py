@@ -73,15 +73,41 @@ def test_two_timers_at_once(vault: VaultBench, environment: Mapping[str, str]) -
     from shared.vault.wiring import VaultParts
 
     parts = VaultParts(read_vault_proxy_settings(environment), 4)
-    parts.resolve_holds()
+    parts.keep_up()
     key = vault.mint()
     hold_one(vault, key)
     vault.execute("INSERT INTO chargeonce.timers VALUES ('vault_holds', now() + interval '1 h')")
-    parts.resolve_holds()
+    parts.keep_up()
     assert vault.money() == (1000, 0)
     vault.make_due()
-    parts.resolve_holds()
+    parts.keep_up()
     assert vault.money() == (0, 1000)
+
+
+@pytest.mark.parametrize(("retention_days", "left"), [("0", 3), ("30", 1)])
+def test_old_calls_are_forgotten(
+    vault: VaultBench, environment: Mapping[str, str], retention_days: str, left: int
+) -> None:
+    """Goal: the lines about calls do not grow for ever; what they spent stays counted."""
+    from shared.vault.wiring import VaultParts
+
+    key = vault.mint()
+    for number in range(3):
+        assert vault.post(key, "/v1/charges", CHARGE, f"call-{number}").status == 200
+    vault.execute("UPDATE chargeonce.vault_keys SET created_at = now() - interval '40 days'")
+    vault.execute(
+        """
+        UPDATE chargeonce.vault_calls SET called_at = called_at - interval '31 days'
+        WHERE call_id IN (SELECT call_id FROM chargeonce.vault_calls ORDER BY called_at LIMIT 2)
+        """
+    )
+    vault.make_due()
+    settings = {**environment, "RETENTION_DAYS": retention_days}
+    VaultParts(read_vault_proxy_settings(settings), 4).keep_up()
+    assert len(vault.records.list_calls(vault.key_row().key_id, None, 10)) == left
+    assert vault.money() == (0, 3000)
+    assert vault.post(key, "/v1/charges", CHARGE, "call-0").status == 200
+    assert vault.money() == (0, 3000)
 
 
 def test_who_serves_no_calls_resolves_no_holds(environment: Mapping[str, str]) -> None:
@@ -89,7 +115,7 @@ def test_who_serves_no_calls_resolves_no_holds(environment: Mapping[str, str]) -
 
     admin = {**environment, "VAULT_PROXY_SERVES": "admin", "STRIPE_API_KEY": ""}
     with pytest.raises(SettingsError, match="VAULT_PROXY_SERVES"):
-        VaultParts(read_vault_proxy_settings(admin), 4).resolve_holds()
+        VaultParts(read_vault_proxy_settings(admin), 4).keep_up()
 
 
 def test_without_settings_it_is_closed() -> None:
