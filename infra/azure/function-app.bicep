@@ -18,8 +18,11 @@ param subnetId string
 param maximumInstanceCount int
 param instanceMemoryMB int
 
-@description('Where alone HTTP calls may come from; empty for anywhere.')
+@description('Where alone HTTP calls may come from, beside the subnet; anywhere when both are empty.')
 param allowedIpAddress string = ''
+
+@description('A subnet that HTTP calls may come from as well.')
+param allowedSubnetId string = ''
 
 param settings object
 
@@ -33,6 +36,19 @@ var roles = {
   monitoringMetricsPublisher: '3913510d-42f4-4e42-8a64-420c390055eb'
   keyVaultSecretsUser: '4633458b-17de-408a-b874-0445c86b69e6'
   serviceBusDataReceiver: '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+}
+
+var allowedAddress = {
+  name: 'operator'
+  action: 'Allow'
+  priority: 100
+  ipAddress: '${allowedIpAddress}/32'
+}
+var allowedSubnet = {
+  name: 'billing'
+  action: 'Allow'
+  priority: 110
+  vnetSubnetResourceId: allowedSubnetId
 }
 
 resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
@@ -179,7 +195,7 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
   // checkov:skip=CKV_AZURE_71: as above
   // checkov:skip=CKV_AZURE_212: Flex Consumption scales by itself
   // checkov:skip=CKV_AZURE_213: Flex Consumption has no health check; the alert no-reconcile says that the app does not run
-  // checkov:skip=CKV_AZURE_222: the billing app has no HTTP function, the proxy is there to be called, and its admin API takes the operator's address alone
+  // checkov:skip=CKV_AZURE_222: the billing app has no HTTP function, the proxy is there to be called, and its admin API takes the operator and the billing app alone
   name: name
   location: location
   tags: tags
@@ -199,15 +215,8 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
       minTlsVersion: '1.2'
       http20Enabled: true
       ftpsState: 'Disabled'
-      ipSecurityRestrictionsDefaultAction: empty(allowedIpAddress) ? 'Allow' : 'Deny'
-      ipSecurityRestrictions: empty(allowedIpAddress) ? [] : [
-        {
-          name: 'operator'
-          action: 'Allow'
-          priority: 100
-          ipAddress: '${allowedIpAddress}/32'
-        }
-      ]
+      ipSecurityRestrictionsDefaultAction: empty(allowedIpAddress) && empty(allowedSubnetId) ? 'Allow' : 'Deny'
+      ipSecurityRestrictions: concat(empty(allowedIpAddress) ? [] : [allowedAddress], empty(allowedSubnetId) ? [] : [allowedSubnet])
     }
     functionAppConfig: {
       deployment: {

@@ -124,8 +124,11 @@ param vaultEncryptionKey string = ''
 ])
 param vaultProvider string = 'ledger'
 
-@description('Where that proxy is.')
+@description('Where that proxy is; empty for the one that deployVaultProxy makes.')
 param vaultProxyUrl string = ''
+
+@description('Where its keys are minted, if that is another address.')
+param vaultAdminUrl string = ''
 
 @description('Deploys the spend-cap proxy as two apps of its own: one for calls, one for the admin API.')
 param deployVaultProxy bool = false
@@ -157,12 +160,18 @@ var queueSettings = {
 }
 // With a proxy the billing app holds no key of Stripe.
 var throughProxy = vaultProvider == 'proxy'
+var proxyCallsName = '${prefix}-vault-${token}'
+var proxyAdminName = '${prefix}-vaultadmin-${token}'
+// The billing app mints from its subnet. Without a network it comes from any address of Azure's, so
+// that the admin token alone keeps others out.
+var mintsFromAnywhere = throughProxy && !production
 var directSettings = {
   STRIPE_API_KEY: stripeReference
 }
 var throughProxySettings = {
   VAULT_PROVIDER: 'proxy'
-  VAULT_PROXY_URL: vaultProxyUrl
+  VAULT_PROXY_URL: empty(vaultProxyUrl) ? 'https://${proxyCallsName}.azurewebsites.net' : vaultProxyUrl
+  VAULT_ADMIN_URL: empty(vaultProxyUrl) ? 'https://${proxyAdminName}.azurewebsites.net' : vaultAdminUrl
   VAULT_PROXY_API_KEY: proxyKeyReference
   VAULT_ENCRYPTION_KEY: encryptionReference
 }
@@ -295,7 +304,7 @@ module vaultProxyCalls 'function-app.bicep' = if (deployVaultProxy) {
   params: {
     location: location
     tags: tags
-    name: '${prefix}-vault-${token}'
+    name: proxyCallsName
     storageName: take('${prefix}vlt${token}', 24)
     monitoringName: monitoring.outputs.componentName
     vaultName: vault.outputs.name
@@ -315,7 +324,7 @@ module vaultProxyAdmin 'function-app.bicep' = if (deployVaultProxy) {
   params: {
     location: location
     tags: tags
-    name: '${prefix}-vaultadmin-${token}'
+    name: proxyAdminName
     storageName: take('${prefix}adm${token}', 24)
     monitoringName: monitoring.outputs.componentName
     vaultName: vault.outputs.name
@@ -326,7 +335,8 @@ module vaultProxyAdmin 'function-app.bicep' = if (deployVaultProxy) {
     subnetId: production ? network.outputs.appSubnetIds[2] : ''
     maximumInstanceCount: maximumInstanceCount
     instanceMemoryMB: instanceMemoryMB
-    allowedIpAddress: operatorIpAddress
+    allowedIpAddress: mintsFromAnywhere ? '' : operatorIpAddress
+    allowedSubnetId: production && throughProxy ? network.outputs.appSubnetIds[0] : ''
     settings: proxyAdminSettings
   }
 }

@@ -60,6 +60,9 @@ resource appSubnets 'Microsoft.Network/virtualNetworks/subnets@2024-05-01' = [fo
       {
         service: 'Microsoft.Storage'
       }
+      {
+        service: 'Microsoft.Web'
+      }
     ]
   }
   dependsOn: [

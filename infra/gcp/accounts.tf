@@ -102,12 +102,13 @@ resource "google_pubsub_subscription_iam_member" "operator_looks" {
   member       = google_service_account.operator.member
 }
 
-# Secrets. Whoever runs code here needs the same ones: the database, and Stripe.
+# Secrets: of each account those that its settings name.
 
 resource "google_secret_manager_secret_iam_member" "reads" {
   for_each = {
-    for pair in setproduct(keys(local.accounts_with_secrets), keys(var.secret_versions)) :
-    "${pair[0]}-${pair[1]}" => { member = local.accounts_with_secrets[pair[0]], secret = "${var.name}-${pair[1]}" }
+    for pair in setproduct(keys(local.accounts_with_secrets), values(local.secrets)[*].secret) :
+    "${pair[0]}-${trimprefix(pair[1], "${var.name}-")}" => { member = local.accounts_with_secrets[pair[0]], secret = pair[1] }
+    if pair[0] != "biller" || contains(values(local.charging_secrets)[*].secret, pair[1])
   }
 
   secret_id = each.value.secret

@@ -40,6 +40,7 @@ locals {
       concurrency = var.concurrency
       instances   = var.max_instances
       settings    = { PUBSUB_PUSH_SERVICE_ACCOUNT = google_service_account.pusher[0].email }
+      secrets     = local.charging_secrets
     }
   })
 
@@ -52,6 +53,7 @@ locals {
       concurrency = 1
       instances   = 1
       settings    = { SCHEDULER_SERVICE_ACCOUNT = google_service_account.scheduler.email }
+      secrets     = local.secrets
     }
   }
 }
@@ -95,7 +97,7 @@ resource "google_cloudfunctions2_function" "this" {
     })
 
     dynamic "secret_environment_variables" {
-      for_each = local.secrets
+      for_each = each.value.secrets
       content {
         key        = secret_environment_variables.key
         project_id = var.project

@@ -5,7 +5,7 @@
 #   PROJECT=my-project sh infra/gcp/secrets.sh stripe-api-key < key.txt
 . "$(dirname "$0")/common.sh"
 
-secret="$NAME-${1:?Say which secret: database-url or stripe-api-key}"
+secret="$NAME-${1:?Say which secret: database-url, stripe-api-key or another of secret_versions}"
 gcloud services enable secretmanager.googleapis.com --project="$PROJECT"
 gcloud secrets describe "$secret" --project="$PROJECT" >/dev/null 2>&1 ||
     gcloud secrets create "$secret" --replication-policy=user-managed \

@@ -19,4 +19,7 @@ locals {
     for secret, version in var.secret_versions :
     upper(replace(secret, "-", "_")) => { secret = "${var.name}-${secret}", version = version }
   }
+
+  # Who charges through a spend-cap proxy mints no keys for it: the timers do, and people.
+  charging_secrets = { for setting, each in local.secrets : setting => each if setting != "VAULT_PROXY_API_KEY" }
 }

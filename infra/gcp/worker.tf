@@ -32,7 +32,7 @@ resource "google_cloud_run_v2_worker_pool" "pull" {
       }
 
       dynamic "env" {
-        for_each = local.secrets
+        for_each = local.charging_secrets
         content {
           name = env.key
           value_source {

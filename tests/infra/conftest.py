@@ -33,6 +33,26 @@ def pull_plan(terraform: Terraform) -> Plan:
     return terraform.plan({"delivery": "pull", "network": NETWORK, "vpc_egress": "ALL_TRAFFIC"})
 
 
+@pytest.fixture(scope="session", params=["push", "pull"])
+def proxied_plan(request: pytest.FixtureRequest, terraform: Terraform) -> Plan:
+    """What bills through a spend-cap proxy."""
+    return terraform.plan(
+        {
+            "delivery": request.param,
+            "settings": {
+                "VAULT_PROVIDER": "proxy",
+                "VAULT_PROXY_URL": "https://calls.example.com",
+                "VAULT_ADMIN_URL": "https://admin.example.com",
+            },
+            "secret_versions": {
+                "database-url": "1",
+                "vault-proxy-api-key": "1",
+                "vault-encryption-key": "1",
+            },
+        }
+    )
+
+
 @pytest.fixture(scope="session")
 def development_plan(terraform: Terraform) -> Plan:
     """What development.tfvars comes to."""

@@ -93,6 +93,17 @@ class TestTheApp:
         assert settings.serves_calls is serves_calls
         assert settings.serves_admin is not serves_calls
 
+    def test_its_settings_behind_the_proxy_do_too(self) -> None:
+        """Goal: it calls one of the two apps and mints at the other, without a key of Stripe."""
+        settings = read_servicebus_settings(app_settings("queueSettings", "throughProxySettings"))
+        assert settings.warnings == ()
+        assert settings.run_keys is not None
+        assert settings.run_keys.service_key is not None
+        names = [MAIN.variable(name) for name in ("proxyCallsName", "proxyAdminName")]
+        apps = [MAIN.modules[name][1]["name"] for name in ("vaultProxyCalls", "vaultProxyAdmin")]
+        assert apps == ["proxyCallsName", "proxyAdminName"]
+        assert names == ["${prefix}-vault-${token}", "${prefix}-vaultadmin-${token}"]
+
     def test_who_may_read_which_secret(self) -> None:
         """Goal: who mints keys for the proxy has no key of Stripe, and the others cannot mint."""
         secrets = {
@@ -292,9 +303,9 @@ class TestTheTemplates:
             assert_within(len(name), "storage_name_characters")
 
 
-def app_settings(source: str) -> dict[str, str]:
+def app_settings(source: str, way: str = "directSettings") -> dict[str, str]:
     """The billing app's settings with everything resolved, as the app would read them."""
-    parts = ["chargingSettings", "directSettings", "receivingSettings", source]
+    parts = ["chargingSettings", way, "receivingSettings", source]
     return {name: value for part in parts for name, value in resolved(MAIN.variable(part)).items()}
 
 
@@ -304,6 +315,8 @@ def resolved(settings: dict[str, Any]) -> dict[str, str]:
         "databaseReference": "postgresql://database",
         "stripeReference": "rk_test_key",
         "adminReference": "a" * 32,
+        "proxyKeyReference": "a" * 32,
+        "encryptionReference": "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHg=",
     }
     return {name: secrets.get(str(value)) or _resolve(value) for name, value in settings.items()}
 
@@ -313,6 +326,8 @@ def _resolve(value: Any) -> str:
         case {"function": {"type": "string", "parameters": parameters}}:
             (name,) = parameters.values()
             return str(MAIN.default(name))
+        case {"operator": {"operands": {"true_value": chosen}}}:
+            return _resolve(chosen)
         case {"operator": {"type": "property_accessor"}}:
             return "usage"
         case str() if value in MAIN.names:

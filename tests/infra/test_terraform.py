@@ -17,6 +17,7 @@ from shared.settings import (
     read_pull_settings,
     read_push_settings,
     read_scheduled_settings,
+    read_settings,
     read_vault_proxy_settings,
 )
 from tests.infra.conftest import NETWORK
@@ -28,6 +29,8 @@ SECRETS = {
     "DATABASE_URL": "postgresql://x",
     "STRIPE_API_KEY": "rk_test_x",
     "VAULT_ADMIN_TOKEN": "x" * 24,
+    "VAULT_PROXY_API_KEY": "x" * 24,
+    "VAULT_ENCRYPTION_KEY": "eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHg=",
 }
 
 
@@ -283,6 +286,43 @@ class TestRights:
         for function in either_plan.of_type("cloudfunctions2_function"):
             (service,) = function["service_config"]
             assert service["ingress_settings"] == "ALLOW_INTERNAL_ONLY"
+
+
+class TestBehindTheProxy:
+    def test_who_charges_can_mint_nothing(self, proxied_plan: Plan) -> None:
+        """Goal: a consumer that is taken over spends what its run's key allows, and no more."""
+        read: dict[str, set[str]] = {"biller": set(), "timers": set(), "operator": set()}
+        for member, role, secret in grants(proxied_plan):
+            if role == "roles/secretmanager.secretAccessor":
+                read[member.removesuffix(".member")].add(secret.removeprefix("chargeonce-"))
+        charging = {"database-url", "vault-encryption-key"}
+        everything = charging | {"vault-proxy-api-key"}
+        assert read == {"biller": charging, "timers": everything, "operator": everything}
+
+    def test_its_settings_are_complete(self, proxied_plan: Plan) -> None:
+        """Goal: calls go one way and minting the other, and nobody has Stripe's key."""
+        timer = function_environment(
+            proxied_plan.resources['google_cloudfunctions2_function.this["mint"]']
+        )
+        keys = read_scheduled_settings(timer).run_keys
+        assert keys is not None
+        assert keys.service_url == "https://admin.example.com"
+        charging = read_settings(charging_environment(proxied_plan))
+        assert charging.run_keys is not None
+        assert charging.run_keys.service_key is None
+        for settings in (charging, read_scheduled_settings(timer)):
+            assert settings.stripe.api_base == "https://calls.example.com/stripe"
+            assert settings.direct_stripe is None
+
+
+def charging_environment(plan: Plan) -> dict[str, str]:
+    """The settings of what charges, pushed or pulled."""
+    bill = plan.resources.get('google_cloudfunctions2_function.this["bill"]')
+    if bill is not None:
+        return function_environment(bill)
+    (pool,) = plan.only("cloud_run_v2_worker_pool")["template"]
+    (container,) = pool["containers"]
+    return _container_environment(container)
 
 
 def function_environment(function: Mapping[str, Any]) -> dict[str, str]:

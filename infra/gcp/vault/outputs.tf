@@ -1,9 +1,9 @@
 output "calls_url" {
-  description = "VAULT_PROXY_URL of those who only charge."
+  description = "VAULT_PROXY_URL: where calls go."
   value       = google_cloudfunctions2_function.part["calls"].service_config[0].uri
 }
 
 output "admin_url" {
-  description = "VAULT_PROXY_URL of `chargeonce vault` and of whoever mints."
+  description = "VAULT_ADMIN_URL: where keys are minted."
   value       = google_cloudfunctions2_function.part["admin"].service_config[0].uri
 }
