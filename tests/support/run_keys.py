@@ -17,7 +17,15 @@ from shared.store.run_keys import PostgresRunKeys
 from shared.stripe_payments import StripePayments
 from shared.vault.client import VaultClient
 from shared.vault.service import ListedKey, VaultService
-from tests.support.bench import PATIENCE_SECONDS, PERIOD, RULES, Bench, ImpatientClock
+from tests.support.bench import (
+    PATIENCE_SECONDS,
+    PERIOD,
+    RULES,
+    Before,
+    Bench,
+    ImpatientClock,
+    TappedPayments,
+)
 from tests.support.vault import ADMIN_TOKEN, VaultBench
 
 KEY_HOURS = 6.0
@@ -75,12 +83,12 @@ class ProxiedBench:
         rules = KeyRules(RULES.key_namespace, KEY_HOURS, flow)
         return KeyKeeper(keys or self.keys, service or self.service, seal or self.seal, rules)
 
-    def biller(self, **rules: object) -> Biller:
-        """A deployment behind the proxy."""
+    def biller(self, before: Before | None = None, **rules: object) -> Biller:
+        """A deployment behind the proxy; see `TappedPayments` for what may come before it."""
         clock = ImpatientClock()
         return Biller(
             self.bench.store,
-            KeyedPayments(self._stripe, self.keyring),
+            KeyedPayments(TappedPayments(self._stripe, before), self.keyring),
             clock,
             replace(RULES, key_livemode=None, **rules),  # type: ignore[arg-type]
             Breaker(clock, threshold=1_000_000),

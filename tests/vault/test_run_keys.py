@@ -4,6 +4,7 @@ lets a run pass its cap, nor blocks a charge that the cap allows.
 Method: the real keeper over real PostgreSQL and the real proxy over HTTP.
 """
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from cryptography.fernet import Fernet
 from local.stripe_simulator import Fault, FaultKind, Match
 from shared.errors import RecordsUnavailable, VaultUnavailable
 from shared.outcome import Outcome
-from shared.ports import WatchedRun
+from shared.ports import StripeRequest, StripeResponse, WatchedRun
 from shared.record import Flow
 from shared.run_keys import KeyKeeper
 from shared.sealing import FernetSeal
@@ -429,6 +430,44 @@ def test_a_key_that_the_proxy_refuses_charges_nobody_and_loses_nothing(
     assert proxied.vault.charges() == []
     proxied.vault.upstream.before = None
     assert proxied.keeper().keep()
+    proxied.bench.lapse_leases()
+    assert proxied.bench.deliver(proxied.biller()) is Outcome.CHARGED
+    proxied.bench.assert_charged_once()
+
+
+HOSTED_CAP = {"error": "Daily spend cap of $50 reached", "spent_today_usd": 49.5}
+HOSTED_ENDPOINT = {"error": "endpoint not allowed", "allowed_endpoints": [], "attempted": "/v1"}
+OUR_CAP = {"error": {"type": "invalid_request_error", "code": "spend_cap_reached"}}
+OUR_ENDPOINT = {"error": {"type": "invalid_request_error", "code": "endpoint_not_allowed"}}
+OUR_KEY = {"error": {"type": "invalid_request_error", "code": "vault_key_revoked"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "outcome", "is_refused"),
+    [
+        pytest.param(401, OUR_KEY, Outcome.TRANSIENT, True, id="our 401"),
+        pytest.param(401, {"error": "expired"}, Outcome.TRANSIENT, True, id="a hosted 401"),
+        pytest.param(403, OUR_ENDPOINT, Outcome.TRANSIENT, False, id="our 403"),
+        pytest.param(403, HOSTED_ENDPOINT, Outcome.TRANSIENT, False, id="a hosted 403"),
+        pytest.param(429, OUR_CAP, Outcome.CAP_REACHED, False, id="our 429"),
+        pytest.param(429, HOSTED_CAP, Outcome.CAP_REACHED, False, id="a hosted 429"),
+    ],
+)
+def test_refusals_in_either_shape(
+    proxied: ProxiedBench, status: int, document: object, outcome: Outcome, is_refused: bool
+) -> None:
+    """Goal: the confirm is refused: nothing moved, nothing is lost, a refused key is replaced."""
+    proxied.keeper().keep()
+    refusal = StripeResponse(status, {}, json.dumps(document).encode())
+
+    def refuse(request: StripeRequest) -> StripeResponse | None:
+        return refusal if request.path.endswith("/confirm") else None
+
+    assert proxied.bench.deliver(proxied.biller(refuse)) is outcome
+    proxied.bench.assert_nothing_charged(held=0 if outcome is Outcome.CAP_REACHED else AMOUNT_CENTS)
+    (run,) = proxied.keys.watch_runs()
+    assert (run.refused_at is not None) is is_refused
+    proxied.keeper().keep()
     proxied.bench.lapse_leases()
     assert proxied.bench.deliver(proxied.biller()) is Outcome.CHARGED
     proxied.bench.assert_charged_once()
