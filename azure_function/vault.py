@@ -72,7 +72,7 @@ def make_vault_blueprint(function: VaultFunction) -> func.Blueprint:
     # Anonymous: the vault key and the admin token are the authentication, in the header that
     # callers' SDKs have for it.
     @blueprint.function_name("vault_proxy")
-    @blueprint.route(ROUTE, auth_level=func.AuthLevel.ANONYMOUS)
+    @blueprint.route(ROUTE, trigger_arg_name="request", auth_level=func.AuthLevel.ANONYMOUS)
     def vault_proxy(request: func.HttpRequest) -> func.HttpResponse:
         return function.answer(request)
 

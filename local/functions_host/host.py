@@ -4,6 +4,7 @@ import base64
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
@@ -31,6 +32,25 @@ RECEIVE_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 0.5
 _MESSAGE_TRIGGER: Final = "serviceBusTrigger"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpCall:
+    """A request to an HTTP function."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """What an HTTP function answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class FunctionsHost:
@@ -105,11 +125,22 @@ class FunctionsHost:
 
     def fire(self, name: str) -> str | None:
         """Let a timer fire; return what its function raised."""
-        worker = self.worker
         timer = {"IsPastDue": False, "Schedule": {"AdjustForDST": True}}
-        return worker.invoke(
-            worker.functions[name], {"timer": timer}, self.settings.timeout_seconds
-        )
+        failure: str | None = self._ask(name, {"timer": timer})["failure"]
+        return failure
+
+    def call(self, name: str, call: HttpCall) -> HttpAnswer:
+        """Call an HTTP function.
+
+        Raises:
+            WorkerFailed: It raised, died or took too long.
+        """
+        body = base64.b64encode(call.body).decode()
+        answer = self._ask(name, {"http": {**asdict(call), "body": body}})
+        if answer["failure"] is not None:
+            raise WorkerFailed(answer["failure"])
+        http = answer["http"]
+        return HttpAnswer(http["status"], http["headers"], base64.b64decode(http["body"]))
 
     def log(self) -> str:
         """Return what the workers logged so far."""
@@ -188,10 +219,16 @@ class FunctionsHost:
         worker = self.worker
         content = base64.b64encode(bind(message)).decode()
         try:
-            return worker.invoke(function, {"content": content}, self.settings.timeout_seconds)
+            answer = worker.invoke(function, {"content": content}, self.settings.timeout_seconds)
+            failure: str | None = answer["failure"]
         except WorkerFailed as error:
             self._replace(worker)
-            return str(error)
+            failure = str(error)
+        return failure
+
+    def _ask(self, name: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        worker = self.worker
+        return worker.invoke(worker.functions[name], inputs, self.settings.timeout_seconds)
 
     def _replace(self, worker: WorkerProcess) -> None:
         """Make room for another worker, unless somebody has done so."""

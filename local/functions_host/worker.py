@@ -68,7 +68,10 @@ class Worker:
         )
         is_success = response.result.status == messages.StatusResult.Success
         failure = None if is_success else response.result.exception.message
-        self._answer({"id": asked["id"], "failure": failure})
+        answer = {"id": asked["id"], "failure": failure}
+        if is_success and "http" in asked:
+            answer["http"] = _http_answer(response.return_value.http)
+        self._answer(answer)
 
     def _answer(self, answer: dict[str, Any]) -> None:
         self._answers.write(json.dumps(answer) + "\n")
@@ -78,6 +81,10 @@ class Worker:
 def _argument(asked: dict[str, Any]) -> messages.OneOf:
     if "timer" in asked:
         return messages.input_data(asked["argument"], "json", json.dumps(asked["timer"]))
+    if "http" in asked:
+        body = messages.OneOf(bytes=base64.b64decode(asked["http"]["body"]))
+        call = SimpleNamespace(**{**asked["http"], "body": body, "params": {}, "query": {}})
+        return messages.input_data(asked["argument"], "http", call)
     bound = SimpleNamespace(
         version=VERSION,
         source=SOURCE,
@@ -85,6 +92,14 @@ def _argument(asked: dict[str, Any]) -> messages.OneOf:
         content=base64.b64decode(asked["content"]),
     )
     return messages.input_data(asked["argument"], "model_binding_data", bound)
+
+
+def _http_answer(http: SimpleNamespace) -> dict[str, Any]:
+    return {
+        "status": int(http.status_code),
+        "headers": http.headers,
+        "body": base64.b64encode(http.body.bytes).decode(),
+    }
 
 
 def main() -> None:

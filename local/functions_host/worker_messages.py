@@ -38,6 +38,7 @@ PROTOS: Final = SimpleNamespace(
     ParameterBinding=SimpleNamespace,
     RpcException=SimpleNamespace,
     RpcFunctionMetadata=SimpleNamespace,
+    RpcHttp=SimpleNamespace,
     RpcRetryOptions=SimpleNamespace,
     StatusResult=StatusResult,
     TypedData=SimpleNamespace,

@@ -81,7 +81,7 @@ class WorkerProcess:
             # Ctrl-C is for the host, which ends it.
             start_new_session=True,
         )
-        self._answers: dict[str, Future[str | None]] = {}
+        self._answers: dict[str, Future[Mapping[str, Any]]] = {}
         self._loaded: Future[Sequence[Function]] = Future()
         self._writing = threading.Lock()
         self._reader = threading.Thread(target=self._read, name="worker-answers", daemon=True)
@@ -97,7 +97,9 @@ class WorkerProcess:
         """The id of the process."""
         return self._process.pid
 
-    def invoke(self, function: Function, inputs: Mapping[str, Any], seconds: float) -> str | None:
+    def invoke(
+        self, function: Function, inputs: Mapping[str, Any], seconds: float
+    ) -> Mapping[str, Any]:
         """Run a function and wait for its end.
 
         Args:
@@ -106,13 +108,14 @@ class WorkerProcess:
             seconds: How long it may take.
 
         Returns:
-            None when it returned, else what it raised.
+            `failure`, which is None when it returned and else what it raised; and `http`, where
+            that was asked for.
 
         Raises:
             WorkerFailed: The worker died, or the function took too long.
         """
         invocation_id = str(uuid.uuid4())
-        answer: Future[str | None] = Future()
+        answer: Future[Mapping[str, Any]] = Future()
         request = {
             "id": invocation_id,
             "function_id": function.function_id,
@@ -179,7 +182,7 @@ class WorkerProcess:
 
     def _take(self, answer: Mapping[str, Any]) -> None:
         if "id" in answer:
-            self._answers.pop(answer["id"]).set_result(answer["failure"])
+            self._answers.pop(answer["id"]).set_result(answer)
         elif answer["failure"] is not None:
             self._loaded.set_exception(WorkerFailed(answer["failure"]))
         else:

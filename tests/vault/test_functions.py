@@ -1,6 +1,6 @@
 """The proxy as a function of either cloud: the same answers, and closed where it is not set up."""
 
-import sys
+import json
 from collections.abc import Mapping
 from http.client import HTTPConnection
 from urllib.parse import urlencode
@@ -14,6 +14,7 @@ from shared.settings import is_vault_proxy, read_vault_proxy_settings
 from tests.support.pubsub import bearer
 from tests.support.vault import ADMIN_TOKEN, CHARGE, STRIPE_KEY, VaultBench
 
+BODY = urlencode(CHARGE).encode()
 LONG_TOKEN = ADMIN_TOKEN + "-which-is-long-enough"
 
 
@@ -127,42 +128,41 @@ def test_without_settings_it_is_closed() -> None:
         connection.close()
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="azure-functions 2.x needs Python 3.13")
-def test_as_an_azure_function(vault: VaultBench, environment: Mapping[str, str]) -> None:
+@pytest.mark.usefixtures("requires_functions_runtime")
+def test_under_the_functions_runtime(vault: VaultBench, environment: Mapping[str, str]) -> None:
     """Goal: the function app is the proxy and nothing else; its timer resolves what it holds."""
-    import azure.functions as func
+    from local.functions_host.host import FunctionsHost, HttpAnswer, HttpCall
 
+    key = vault.mint()
+    headers = {
+        "Authorization": f"Bearer {key}",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    with FunctionsHost(environment) as host:
+
+        def call(path: str) -> HttpAnswer:
+            url = f"https://app.azurewebsites.net{path}"
+            return host.call("vault_proxy", HttpCall("POST", url, headers, BODY))
+
+        assert host.worker.functions.keys() == {"vault_proxy", "reconcile"}
+        charged = call("/stripe/v1/charges")
+        assert (charged.status, json.loads(charged.body)["amount"]) == (200, 1000)
+        assert charged.headers["content-type"] == "application/json"
+        assert call("/stripe/v1/%63harges").status == 403
+        assert call("/stripe/v1/charges?amount=1").status == 400
+        assert vault.moved_cents() == 1000
+        hold_one(vault, key)
+        assert host.fire("reconcile") is None
+        assert key not in host.log()
+    assert (vault.money(), vault.moved_cents()) == ((0, 2000), 2000)
+
+
+@pytest.mark.usefixtures("requires_functions_runtime")
+def test_the_admin_api_alone_has_no_timer(environment: Mapping[str, str]) -> None:
     from azure_function.app import make_app
 
-    app = make_app(environment)
-    functions = {one.get_function_name(): one for one in app.get_functions()}
-    assert functions.keys() == {"vault_proxy", "reconcile"}
-    function = functions["vault_proxy"]
-    key = vault.mint()
-
-    def call(path: str) -> func.HttpResponse:
-        request = func.HttpRequest(
-            method="POST",
-            url=f"https://app.azurewebsites.net{path}",
-            headers={
-                "Authorization": f"Bearer {key}",
-                "Content-Type": "application/x-www-form-urlencoded",
-            },
-            body=urlencode(CHARGE).encode(),
-        )
-        answer = function.get_user_function()(request)
-        assert isinstance(answer, func.HttpResponse)
-        return answer
-
-    assert call("/stripe/v1/charges").status_code == 200
-    assert call("/stripe/v1/%63harges").status_code == 403
-    assert call("/stripe/v1/charges?amount=1").status_code == 400
-    assert vault.moved_cents() == 1000
-    hold_one(vault, key)
-    functions["reconcile"].get_user_function()(None)
-    assert (vault.money(), vault.moved_cents()) == ((0, 2000), 2000)
-    alone = make_app({**environment, "VAULT_PROXY_SERVES": "admin", "STRIPE_API_KEY": ""})
-    assert [one.get_function_name() for one in alone.get_functions()] == ["vault_proxy"]
+    app = make_app({**environment, "VAULT_PROXY_SERVES": "admin", "STRIPE_API_KEY": ""})
+    assert [one.get_function_name() for one in app.get_functions()] == ["vault_proxy"]
 
 
 @pytest.mark.parametrize(
