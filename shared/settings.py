@@ -10,15 +10,11 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TypeVar
 
 from shared.biller import BillingRules
 from shared.errors import SettingsError
-from shared.periods import FORMAT_EXPECTED, period_at
 from shared.record import Flow
-
-Value = TypeVar("Value")
+from shared.settings_reader import SettingsReader
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
@@ -393,6 +389,20 @@ def examine_settings(
     return settings, problems
 
 
+def ask_for_everything(reader: SettingsReader) -> None:
+    """Ask for every setting that there is: for their reference.
+
+    Args:
+        reader: sees which ones, with their defaults and what is expected of them.
+    """
+    _read_all(reader)
+    _read_proxied_rules(reader)
+    _read_stripe_behind_proxy(reader)
+    _read_run_keys(reader)
+    _read_vault_proxy(reader)
+    reader.required("IMPORT_DATABASE_URL")
+
+
 def read_database_url(environment: Mapping[str, str] | None = None) -> str:
     """The database alone, for commands that need nothing else.
 
@@ -477,6 +487,12 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
         SettingsError: lists all problems at once.
     """
     reader = _open_reader(environment)
+    settings = _read_vault_proxy(reader)
+    reader.refuse_problems()
+    return settings
+
+
+def _read_vault_proxy(reader: SettingsReader) -> VaultProxySettings:
     serves = reader.choice("VAULT_PROXY_SERVES", "none", VAULT_PROXY_PARTS)
     serves_calls, serves_admin = serves in ("calls", "both"), serves in ("admin", "both")
     token = reader.text("VAULT_ADMIN_TOKEN")
@@ -489,7 +505,7 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
             f"VAULT_ADMIN_TOKEN must have at least {LEAST_ADMIN_TOKEN_CHARACTERS} random "
             "characters: it opens the admin API"
         )
-    settings = VaultProxySettings(
+    return VaultProxySettings(
         database_url=reader.required("DATABASE_URL"),
         database_pool_size=reader.whole("DATABASE_POOL_SIZE", 0, least=0, most=1000),
         retention_days=_read_retention_days(reader),
@@ -503,8 +519,6 @@ def read_vault_proxy_settings(environment: Mapping[str, str] | None = None) -> V
         reconcile_schedule=_read_schedule(reader, "RECONCILE_SCHEDULE"),
         warnings=tuple(reader.warnings),
     )
-    reader.refuse_problems()
-    return settings
 
 
 def read_run_settings(environment: Mapping[str, str] | None = None) -> tuple[RunSettings, str]:
@@ -562,86 +576,8 @@ def read_dead_letter_settings(
     return settings
 
 
-class _Reader:
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-        self.problems: list[str] = []
-        self.warnings: list[str] = []
-
-    def refuse_problems(self) -> None:
-        if self.problems:
-            raise SettingsError(self.problems)
-
-    def text(self, name: str) -> str | None:
-        value = self._environment.get(name, "").strip()
-        return value or None
-
-    def required(self, name: str) -> str:
-        value = self.text(name)
-        if value is None:
-            self.problems.append(f"{name} is missing")
-        return value or ""
-
-    def _parsed(
-        self, name: str, default: Value, parse: Callable[[str], Value], expected: str
-    ) -> Value:
-        value = self.text(name)
-        if value is None:
-            return default
-        try:
-            return parse(value)
-        except ValueError:
-            self.problems.append(f"{name} must be {expected}")
-            return default
-
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        def parse(value: str) -> str:
-            if value.lower() not in choices:
-                raise ValueError
-            return value.lower()
-
-        return self._parsed(name, default, parse, f"one of {', '.join(choices)}")
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        def parse(value: str) -> bool:
-            _refuse_unless(value.lower() in ("true", "1", "false", "0"))
-            return value.lower() in ("true", "1")
-
-        return self._parsed(name, default, parse, "true or false")
-
-    def number(self, name: str, default: float, *, least: float, most: float) -> float:
-        def parse(value: str) -> float:
-            number = float(value)
-            _refuse_unless(least <= number <= most)
-            return number
-
-        return self._parsed(name, default, parse, f"a number from {least:g} to {most:g}")
-
-    def whole(self, name: str, default: int, *, least: int, most: int) -> int:
-        def parse(value: str) -> int:
-            number = int(value)
-            _refuse_unless(least <= number <= most)
-            return number
-
-        return self._parsed(name, default, parse, f"a whole number from {least} to {most}")
-
-    def matching(self, name: str, default: str, pattern: re.Pattern[str], expected: str) -> str:
-        def parse(value: str) -> str:
-            _refuse_unless(pattern.fullmatch(value) is not None)
-            return value
-
-        return self._parsed(name, default, parse, expected)
-
-    def period_format(self, name: str, default: str) -> str:
-        def parse(value: str) -> str:
-            period_at(datetime.now(UTC), value, 0)
-            return value
-
-        return self._parsed(name, default, parse, FORMAT_EXPECTED)
-
-
-def _open_reader(environment: Mapping[str, str] | None) -> _Reader:
-    return _Reader(os.environ if environment is None else environment)
+def _open_reader(environment: Mapping[str, str] | None) -> SettingsReader:
+    return SettingsReader(os.environ if environment is None else environment)
 
 
 def _read_checked(
@@ -662,7 +598,7 @@ def _read_required(name: str, environment: Mapping[str, str] | None) -> str:
     return value
 
 
-def _read_all(reader: _Reader) -> Settings:
+def _read_all(reader: SettingsReader) -> Settings:
     is_proxied = reader.choice("VAULT_PROVIDER", "ledger", VAULT_PROVIDERS) == "proxy"
     return Settings(
         database_url=reader.required("DATABASE_URL"),
@@ -682,25 +618,20 @@ def _read_all(reader: _Reader) -> Settings:
     )
 
 
-def _refuse_unless(condition: bool) -> None:
-    if not condition:
-        raise ValueError
-
-
-def _read_currency(reader: _Reader) -> str:
+def _read_currency(reader: SettingsReader) -> str:
     return reader.matching("BILLING_CURRENCY", "usd", _CURRENCY, "a three-letter code").lower()
 
 
 _NAMESPACE_EXPECTED = "letters, digits, dots, dashes or underscores (no colon), at most 64"
 
 
-def _read_namespace(reader: _Reader) -> str:
+def _read_namespace(reader: SettingsReader) -> str:
     return reader.matching(
         "BILLING_KEY_NAMESPACE", "usage-billing", _NAMESPACE, _NAMESPACE_EXPECTED
     )
 
 
-def _read_namespaces(reader: _Reader, name: str) -> tuple[str, ...]:
+def _read_namespaces(reader: SettingsReader, name: str) -> tuple[str, ...]:
     """Several of them, separated by commas."""
     names = tuple(part.strip() for part in (reader.text(name) or "").split(",") if part.strip())
     wrong = [part for part in names if not _NAMESPACE.fullmatch(part)]
@@ -712,7 +643,7 @@ def _read_namespaces(reader: _Reader, name: str) -> tuple[str, ...]:
     return names
 
 
-def _read_rules(reader: _Reader) -> BillingRules:
+def _read_rules(reader: SettingsReader) -> BillingRules:
     connect = reader.number("STRIPE_CONNECT_TIMEOUT_SECONDS", 5, least=0.1, most=60)
     read = reader.number("STRIPE_READ_TIMEOUT_SECONDS", 30, least=0.1, most=300)
     budget = reader.number("CHARGE_BUDGET_SECONDS", 120, least=1, most=MAX_LEASE_SECONDS)
@@ -748,18 +679,18 @@ def _read_rules(reader: _Reader) -> BillingRules:
     )
 
 
-def _key_livemode(reader: _Reader) -> bool | None:
+def _key_livemode(reader: SettingsReader) -> bool | None:
     api_key = reader.text("STRIPE_API_KEY") or ""
     return next(
         (mode for prefix, mode in _API_KEY_MODES.items() if api_key.startswith(prefix)), None
     )
 
 
-def _read_retention_days(reader: _Reader) -> int:
+def _read_retention_days(reader: SettingsReader) -> int:
     return reader.whole("RETENTION_DAYS", 0, least=0, most=MAX_RETENTION_DAYS)
 
 
-def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
+def _read_stripe(reader: SettingsReader, *, needs_key: bool = True) -> StripeSettings:
     api_key = reader.required("STRIPE_API_KEY") if needs_key else ""
     if api_key and _key_livemode(reader) is None:
         reader.problems.append(
@@ -789,7 +720,7 @@ def _read_stripe(reader: _Reader, *, needs_key: bool = True) -> StripeSettings:
     )
 
 
-def _read_proxied_rules(reader: _Reader) -> BillingRules:
+def _read_proxied_rules(reader: SettingsReader) -> BillingRules:
     """The rules behind a spend-cap proxy, whose keys are for one run and count dollars."""
     # Stripe's key, if it is here at all, is not what charges.
     rules = replace(_read_rules(reader), key_livemode=None)
@@ -806,7 +737,7 @@ def _read_proxied_rules(reader: _Reader) -> BillingRules:
     return rules
 
 
-def _read_stripe_behind_proxy(reader: _Reader) -> StripeSettings:
+def _read_stripe_behind_proxy(reader: SettingsReader) -> StripeSettings:
     stripe = _read_stripe(reader, needs_key=False)
     url = reader.text("VAULT_PROXY_URL") or reader.text("KEYBRAKE_URL") or ""
     if not url.startswith(("https://", "http://")):
@@ -817,7 +748,7 @@ def _read_stripe_behind_proxy(reader: _Reader) -> StripeSettings:
     return replace(stripe, api_key=fixed_key, api_base=f"{url.rstrip('/')}/stripe")
 
 
-def _read_direct_stripe(reader: _Reader) -> StripeSettings | None:
+def _read_direct_stripe(reader: SettingsReader) -> StripeSettings | None:
     if reader.text("STRIPE_API_KEY") is None:
         return None
     reader.warnings.append(
@@ -827,7 +758,7 @@ def _read_direct_stripe(reader: _Reader) -> StripeSettings | None:
     return _read_stripe(reader)
 
 
-def _read_run_keys(reader: _Reader) -> RunKeySettings | None:
+def _read_run_keys(reader: SettingsReader) -> RunKeySettings | None:
     """None with a fixed vault key: then none is minted."""
     if reader.text("KEYBRAKE_VAULT_KEY") is not None:
         return None
@@ -839,7 +770,7 @@ def _read_run_keys(reader: _Reader) -> RunKeySettings | None:
     )
 
 
-def _read_vault_service_url(reader: _Reader) -> str:
+def _read_vault_service_url(reader: SettingsReader) -> str:
     """Where keys are minted: with the proxy, unless its admin API is deployed apart."""
     names = ("VAULT_ADMIN_URL", "VAULT_PROXY_URL", "KEYBRAKE_URL")
     url = next((found for found in map(reader.text, names) if found), "")
@@ -851,11 +782,11 @@ def _read_vault_service_url(reader: _Reader) -> str:
     return url.rstrip("/")
 
 
-def _read_vault_service_key(reader: _Reader) -> str | None:
+def _read_vault_service_key(reader: SettingsReader) -> str | None:
     return reader.text("VAULT_PROXY_API_KEY") or reader.text("KEYBRAKE_API_KEY")
 
 
-def _read_encryption_keys(reader: _Reader) -> tuple[str, ...]:
+def _read_encryption_keys(reader: SettingsReader) -> tuple[str, ...]:
     keys = tuple(filter(None, map(str.strip, reader.required("VAULT_ENCRYPTION_KEY").split(","))))
     if not all(map(_is_encryption_key, keys)):
         reader.problems.append(
@@ -877,7 +808,7 @@ def _minting_problems(settings: Settings) -> list[str]:
     return [VAULT_KEY_MISSING] if is_missing else []
 
 
-def _read_caller(reader: _Reader, prefix: str) -> CallerSettings:
+def _read_caller(reader: SettingsReader, prefix: str) -> CallerSettings:
     caller = CallerSettings(
         prefix=prefix,
         auth=reader.choice(f"{prefix}_AUTH", "iam", AUTH_MODES),
@@ -892,7 +823,7 @@ def _read_caller(reader: _Reader, prefix: str) -> CallerSettings:
     return caller
 
 
-def _read_pubsub(reader: _Reader) -> PubsubSettings:
+def _read_pubsub(reader: SettingsReader) -> PubsubSettings:
     return PubsubSettings(
         project=reader.text("GOOGLE_CLOUD_PROJECT"),
         topic=reader.text("PUBSUB_TOPIC"),
@@ -904,7 +835,7 @@ def _read_pubsub(reader: _Reader) -> PubsubSettings:
     )
 
 
-def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
+def _read_servicebus(reader: SettingsReader) -> ServiceBusSettings:
     return ServiceBusSettings(
         connection_string=reader.text("ServiceBus"),
         namespace=reader.text("ServiceBus__fullyQualifiedNamespace"),
@@ -917,11 +848,11 @@ def _read_servicebus(reader: _Reader) -> ServiceBusSettings:
     )
 
 
-def _read_schedule(reader: _Reader, name: str) -> str | None:
+def _read_schedule(reader: SettingsReader, name: str) -> str | None:
     return reader.matching(name, "", _NCRONTAB, _SCHEDULE_EXPECTED) or None
 
 
-def _read_worker_threads(reader: _Reader) -> int:
+def _read_worker_threads(reader: SettingsReader) -> int:
     """How many functions a worker of Azure's runs at once."""
     # What a thread pool has that is not told otherwise.
     usual_threads = min(32, (os.cpu_count() or 1) + 4)
@@ -984,7 +915,7 @@ def _cloud_problems(problems: Mapping[str, list[str]]) -> list[str]:
     return ["both clouds are set up: say which one with --cloud azure or --cloud google"]
 
 
-def _read_function(reader: _Reader) -> FunctionSettings:
+def _read_function(reader: SettingsReader) -> FunctionSettings:
     usual_threads = 4 * (os.cpu_count() or 1)
     timeout = reader.whole("CLOUD_RUN_TIMEOUT_SECONDS", 0, least=0, most=MAX_FUNCTION_SECONDS)
     return FunctionSettings(
@@ -1052,7 +983,7 @@ def _function_timeout_problems(settings: Settings) -> list[str]:
     return [problem]
 
 
-def _read_run(reader: _Reader) -> RunSettings:
+def _read_run(reader: SettingsReader) -> RunSettings:
     expected = reader.whole("BILLING_EXPECTED_TOTAL_CENTS", 0, least=0, most=10**15)
     return RunSettings(
         cap_percent=reader.whole("BILLING_CAP_PERCENT", 110, least=100, most=1000),

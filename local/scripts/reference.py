@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from local.scripts.settings_page import settings_page
 from ops.doctor.numbers import numbers_page
 from ops.doctor.rules_page import rules_page
 
@@ -12,6 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES: Mapping[str, Callable[[], str]] = {
     "doctor.md": rules_page,
     "numbers.md": numbers_page,
+    "settings.md": settings_page,
 }
 
 

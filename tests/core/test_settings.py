@@ -1,12 +1,22 @@
 """The settings: checked in one place, all problems at once, never a value in a message."""
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 
+from local.scripts.settings_page import GROUPS, Observer
 from shared.errors import SettingsError
 from shared.record import Flow
-from shared.settings import read_push_settings, read_servicebus_settings, read_settings
+from shared.settings import (
+    ask_for_everything,
+    read_push_settings,
+    read_servicebus_settings,
+    read_settings,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
 
 MINIMAL = {"DATABASE_URL": "postgresql://user:hunter2@host/db", "STRIPE_API_KEY": "rk_test_hunter2"}
 
@@ -200,3 +210,14 @@ def test_service_bus_problems_are_named(changes: dict[str, str], named: str) -> 
     with pytest.raises(SettingsError, match=named) as caught:
         read_servicebus_settings({**SERVICEBUS, **changes})
     assert "hunter2" not in str(caught.value)
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    """Goal: none is read that the page does not explain, and none explained that nobody reads."""
+    observer = Observer()
+    ask_for_everything(observer)
+    explained = {name for group in GROUPS.values() for name in group}
+    assert explained == observer.asked.keys()
+    source = (ROOT / "shared" / "settings.py").read_text()
+    named = set(re.findall(r'reader\.\w+\(\s*"(\w+)"', source))
+    assert named <= explained
