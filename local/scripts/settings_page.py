@@ -11,17 +11,17 @@ from shared.settings_reader import SettingsReader, Value
 _PAGE = """\
 # Settings
 
-Environment variables: app settings on Azure, variables and secrets on Google Cloud, `.env` or the shell for the
-command line. They are checked at start; one error lists every problem. An empty one counts as not set.
-`chargeonce doctor` looks at what is legal and still unwise. [Numbers that must agree](numbers.md) says how the
-times belong together. This page is written by `make reference` from `shared/settings.py`.
+Environment variables: app settings on Azure, variables and secrets on Google Cloud, the shell for
+the command line. They are checked at start; one error lists every problem. An empty one counts as
+not set. `chargeonce doctor` looks at what is legal and still unwise. [Numbers](numbers.md) says how
+the times belong together. This page is written by `make reference` from `shared/settings.py`.
 {tables}"""
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "Always": {
         "DATABASE_URL": "PostgreSQL 14 or newer, as a URL or libpq's connection string. Secret.",
-        "STRIPE_API_KEY": "Best a restricted key: PaymentIntents write, Customers and Charges read; "
-        "with `STRIPE_FLOW=charge` Charges write. Secret. Not for consumers with "
+        "STRIPE_API_KEY": "Best a restricted key: PaymentIntents write, Customers and Charges "
+        "read; with `STRIPE_FLOW=charge` Charges write. Secret. Not for consumers with "
         "`VAULT_PROVIDER=proxy`.",
     },
     "What is charged": {
@@ -103,7 +103,8 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "VAULT_ADMIN_TOKEN": "Opens the proxy's admin API: 24 random characters or more. Secret.",
     },
     "Moving over": {
-        "IMPORT_DATABASE_URL": "The older system's database, for `chargeonce import --sql`. Secret.",
+        "IMPORT_DATABASE_URL": "The older system's database, for `chargeonce import "
+        "--sql`. Secret.",
     },
     "Refused": {
         "STRIPE_ACCOUNT": "Connect is not supported.",
@@ -152,7 +153,11 @@ class Observer(SettingsReader):
         return ""
 
     def parsed(
-        self, name: str, default: Value, parse: Callable[[str], Value], expected: str
+        self,
+        name: str,
+        default: Value,
+        parse: Callable[[str], Value],  # noqa: ARG002 (nothing is set)
+        expected: str,
     ) -> Value:
         """See `SettingsReader.parsed`."""
         said = str(default).lower() if isinstance(default, bool) else f"{default}"
