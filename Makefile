@@ -12,7 +12,7 @@ export PYTHON
 
 python := .venv/bin/python
 
-.PHONY: help demo test check format model simulate prove bench lock reference environment infra clean
+.PHONY: help demo test check format model mutants simulate prove bench lock reference environment infra clean
 
 help: ## what there is to run (this list)
 	@echo "Chargeonce: each customer charged once per billing period."
@@ -39,6 +39,9 @@ format: environment ## put the code into the format that check wants
 
 model: environment ## visit every state of the protocol, with its rules and without each
 	@$(python) -m local.check_model $(ARGS)
+
+mutants: environment ## take each safety out of the code, and see that something notices; some minutes
+	@$(python) -m local.check_mutants $(ARGS)
 
 simulate: environment ## interleave consumers, crashes and lost answers: SEEDS=1000
 	@$(python) -m local.simulate --seeds $(SEEDS) $(ARGS)

@@ -68,11 +68,13 @@ class Failure:
     flows: Flows
     invariant: str
     detail: str
+    without_idempotency: bool = False
 
     @property
     def replay(self) -> str:
         """The command that shows it again."""
-        return f"python -m local.simulate --trace {self.seed} --flow {self.flows}"
+        command = f"python -m local.simulate --trace {self.seed} --flow {self.flows}"
+        return f"{command} --without-idempotency" if self.without_idempotency else command
 
 
 @dataclass(slots=True)
@@ -97,7 +99,12 @@ class Summary:
 
 
 def run_campaign(
-    seeds: range, flows: Flows | None, workers: int, tell: Callable[[Summary], None]
+    seeds: range,
+    flows: Flows | None,
+    workers: int,
+    tell: Callable[[Summary], None],
+    *,
+    without_idempotency: bool = False,
 ) -> Summary:
     """Simulate every seed.
 
@@ -106,13 +113,15 @@ def run_campaign(
         flows: which flows to use; None lets each seed choose.
         workers: processes to share the work.
         tell: told how it goes, now and then.
+        without_idempotency: see `simulate`.
     """
+    run = partial(_run_batch, flows=flows, without_idempotency=without_idempotency)
     summary = Summary()
     started = told = time.monotonic()
     batches = [
         seeds[first : first + SEEDS_PER_BATCH] for first in range(0, len(seeds), SEEDS_PER_BATCH)
     ]
-    for batch in _run_batches(batches, flows, workers):
+    for batch in _run_batches(run, batches, workers):
         summary.add(batch)
         summary.seconds = time.monotonic() - started
         if time.monotonic() - told > SECONDS_BETWEEN_TELLING:
@@ -121,8 +130,9 @@ def run_campaign(
     return summary
 
 
-def _run_batches(batches: Sequence[range], flows: Flows | None, workers: int) -> Iterable[Summary]:
-    run = partial(_run_batch, flows=flows)
+def _run_batches(
+    run: Callable[[range], Summary], batches: Sequence[range], workers: int
+) -> Iterable[Summary]:
     if workers == 1:
         yield from map(run, batches)
         return
@@ -132,13 +142,20 @@ def _run_batches(batches: Sequence[range], flows: Flows | None, workers: int) ->
         yield from pool.map(run, batches)
 
 
-def _run_batch(seeds: range, flows: Flows | None) -> Summary:
+def _run_batch(seeds: range, flows: Flows | None, *, without_idempotency: bool) -> Summary:
     summary = Summary(seed_count=len(seeds))
     for seed in seeds:
-        report = simulate(seed, flows)
+        report = simulate(seed, flows, without_idempotency=without_idempotency)
         summary.coverage.update(report.coverage)
         violation = report.violation
         if violation is not None:
-            failure = Failure(seed, report.plan.flows, violation.invariant, violation.detail)
-            summary.failures.append(failure)
+            summary.failures.append(
+                Failure(
+                    seed,
+                    report.plan.flows,
+                    violation.invariant,
+                    violation.detail,
+                    without_idempotency,
+                )
+            )
     return summary

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from local.simulation.broker import DELIVERIES_EXHAUSTED, Broker, Message, MessageState
@@ -57,14 +57,18 @@ class Report:
     trace: Trace
 
 
-def simulate(seed: int, flows: Flows | None = None) -> Report:
+def simulate(seed: int, flows: Flows | None = None, *, without_idempotency: bool = False) -> Report:
     """Run one simulation.
 
     Args:
         seed: decides everything.
         flows: which flows the processes are set to; None lets the seed choose.
+        without_idempotency: Stripe knows no idempotency keys, which the two-step flow must stand.
     """
-    return World(draw_plan(seed, flows)).run()
+    plan = draw_plan(seed, flows)
+    if without_idempotency:
+        plan = replace(plan, has_idempotency=False)
+    return World(plan).run()
 
 
 class World:

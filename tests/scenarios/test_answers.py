@@ -1,13 +1,14 @@
 """Every kind of answer that Stripe can give, over real HTTP, at each request of both flows."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from local.stripe_simulator import FaultKind
 from shared.outcome import Outcome
-from shared.ports import NoResponse, StripeRequest
+from shared.ports import NoResponse, StripeRequest, StripeResponse
 from shared.record import Flow
 from tests.support.bench import (
     CREATE_PATHS,
@@ -90,6 +91,26 @@ def test_trouble_at_the_request_that_moves_money(
     else:
         assert final is Outcome.CHARGED
         bench.assert_charged_once()
+
+
+def test_an_answer_about_another_payment_proves_nothing(bench: Bench) -> None:
+    """Goal: what was mixed up on the way, by a proxy or a cache, is no proof of this charge."""
+    bench.customer()
+
+    def mix_up(
+        request: StripeRequest, response: StripeResponse | NoResponse
+    ) -> StripeResponse | NoResponse:
+        if not matches(request, MONEY_PATHS[Flow.PAYMENT_INTENT]):
+            return response
+        assert isinstance(response, StripeResponse)
+        document = {**json.loads(response.body), "id": "pi_of_somebody_else"}
+        return replace(response, body=json.dumps(document).encode())
+
+    mixed_up = TappedPayments(bench.payments, after=mix_up)
+    assert bench.deliver(bench.biller(mixed_up)) is Outcome.IN_DOUBT
+    bench.assert_run(held=5000, charged=0)
+    assert bench.deliver(message_id="later") is Outcome.CHARGED
+    bench.assert_charged_once()
 
 
 @pytest.mark.parametrize(

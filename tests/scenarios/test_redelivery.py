@@ -19,11 +19,13 @@ from shared.ports import (
     StripeRequest,
     StripeResponse,
 )
-from shared.record import Flow, State
+from shared.record import Flow, Lease, State
 from shared.store.postgres import PostgresStore
+from shared.stripe_requests import create_intent
 from tests.support.bench import (
     CREATE_PATHS,
     MONEY_PATHS,
+    PATIENCE_SECONDS,
     PERIOD,
     Bench,
     RecordedSettlement,
@@ -127,6 +129,34 @@ def test_two_workers_with_a_payment_intent_each(bench: Bench) -> None:
     assert outcome is Outcome.IN_PROGRESS_ELSEWHERE
     bench.assert_charged_once()
     assert bench.deliver() is Outcome.CHARGED
+
+
+def test_what_is_stored_already_is_what_is_confirmed(bench: Bench) -> None:
+    """Goal: one PaymentIntent is confirmed even if the row got another one meanwhile.
+
+    Method: another of the same attempt is made and stored under the same lease, as a rebuild from
+    Stripe's list does, just before the worker stores its own.
+    """
+    bench.customer()
+    stored: list[str] = []
+
+    class StoredMeanwhile:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(bench.store, name)
+
+        def store_payment(self, lease: Lease, payment_id: str) -> str | None:
+            record = bench.record()
+            other = create_intent(record, 99)
+            answer = bench.payments.send(other, PATIENCE_SECONDS)
+            assert isinstance(answer, StripeResponse)
+            stored.append(json.loads(answer.body)["id"])
+            assert bench.store.store_payment(lease, stored[0]) == stored[0]
+            return bench.store.store_payment(lease, payment_id)
+
+    records: Any = StoredMeanwhile()
+    assert bench.deliver(bench.biller(records=records)) is Outcome.CHARGED
+    bench.assert_charged_once()
+    assert [entry.payment_intent for entry in bench.charges()] == stored
 
 
 @pytest.mark.parametrize("hours", [0.1, 22, 25, 7 * 24, 30 * 24])

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,34 @@ def test_a_seed_with_its_own_flow_named_is_the_same() -> None:
 def test_hash_seeds_do_not_matter() -> None:
     digests = {_digests_under(hash_seed) for hash_seed in ("0", "4711")}
     assert len(digests) == 1
+
+
+def test_every_python_gives_the_same_traces() -> None:
+    """Goal: what one machine finds, another one shows, whatever it runs."""
+    others = find_pythons()
+    if not others:
+        pytest.skip("no other Python from 3.11 on is installed: see local/scripts/find_python.sh")
+    here = _digests_under("0")
+    for python in others:
+        assert _digests_under("0", python) == here, python
+
+
+def find_pythons() -> list[str]:
+    """The interpreters of other versions that are installed and run."""
+    found = []
+    for minor in ("3.11", "3.12", "3.13"):
+        tried = subprocess.run(
+            ["sh", "local/scripts/find_python.sh"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHON": minor},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        here = ".".join(map(str, sys.version_info[:2]))
+        if tried.returncode == 0 and minor != here:
+            found.append(tried.stdout.strip())
+    return found
 
 
 def test_no_line_quotes_an_exception() -> None:
@@ -75,11 +104,13 @@ def _mutate(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     next(mutant for mutant in MUTANTS if mutant.name == name).apply(monkeypatch)
 
 
-def _digests_under(hash_seed: str) -> str:
+def _digests_under(hash_seed: str, python: str = sys.executable) -> str:
+    # What the simulation imports besides is pure Python, or built for every version.
+    packages = sysconfig.get_path("purelib")
     return subprocess.run(
-        [sys.executable, "-c", _PRINT_DIGESTS],
+        [python, "-c", _PRINT_DIGESTS],
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": packages},
         capture_output=True,
         text=True,
         check=True,

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from local import simulate as command
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS_IN_THE_SUITE = 400
 SEEDS = 5000
@@ -45,6 +47,24 @@ def test_each_flow_can_be_looked_at_alone(flow: str, money_moves_at: set[str]) -
         if any(f"stripe.{name}." in place for place in report["coverage"])
     }
     assert reached == money_moves_at
+
+
+def test_the_two_step_flow_needs_no_idempotency_keys() -> None:
+    """Goal: with Stripe's idempotency switched off altogether nobody is charged twice."""
+    arguments = ("--flow", "payment_intent", "--without-idempotency", "--workers", "2")
+    report = _simulate("--seeds", str(SEEDS_OF_A_FLOW), *arguments)
+    assert report["violations"] == []
+    assert report["coverage"]["takeover"] > 0
+
+
+def test_a_campaign_that_reaches_too_little_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: what stands in the counters' list and is never reached does not pass for proven."""
+    monkeypatch.setattr(command, "SEEDS_THAT_REACH_ALL", 2)
+    assert command.main(["--seeds", "1", "--workers", "1"]) == 0
+    assert command.main(["--seeds", "2", "--workers", "1"]) == 1
+    assert "never reached: " in capsys.readouterr().out
 
 
 def _simulate(*arguments: str) -> Any:
