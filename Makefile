@@ -12,7 +12,7 @@ export PYTHON
 
 python := .venv/bin/python
 
-.PHONY: help demo test check format model mutants simulate prove bench lock reference environment infra clean
+.PHONY: help demo test check format model crashes mutants simulate prove bench lock reference environment infra clean
 
 help: ## what there is to run (this list)
 	@echo "Chargeonce: each customer charged once per billing period."
@@ -39,6 +39,9 @@ format: environment ## put the code into the format that check wants
 
 model: environment ## visit every state of the protocol, with its rules and without each
 	@$(python) -m local.check_model $(ARGS)
+
+crashes: environment ## kill the code at each port crossing, and again over the recovery; some minutes
+	@$(python) -m local.check_crashes $(ARGS)
 
 mutants: environment ## take each safety out of the code, and see that something notices; some minutes
 	@$(python) -m local.check_mutants $(ARGS)

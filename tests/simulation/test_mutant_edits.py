@@ -3,6 +3,7 @@
 Method: every edit fits; a few are hunted, by seeds and by tests; what changes nothing gets away.
 """
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -61,4 +62,9 @@ def test_the_page_tells_of_these_mutants() -> None:
     page = (ROOT / "docs" / "mutants.md").read_text("utf-8")
     for mutant in MUTANTS:
         assert f"| {mutant.name} | `{mutant.path}` |" in page
-    assert f"{len(MUTANTS)} mutants, {len(MUTANTS)} caught" in page
+    total = re.search(r"(\d+) mutants, (\d+) caught: (\d+) by seeds, (\d+) by tests", page)
+    assert total is not None
+    count, caught, by_seeds, by_tests = total.groups()
+    assert int(count) == int(caught) == len(MUTANTS)
+    told = f"{caught} of {count} caught, {by_seeds} by seeds and {by_tests} by tests"
+    assert told in (ROOT / "docs" / "proof.md").read_text("utf-8")
