@@ -12,7 +12,7 @@ import json
 import os
 import sys
 
-from local.simulation import Flows, Summary, run_campaign, simulate
+from local.simulation import Flows, Summary, run_campaign, run_peer_campaign, simulate
 
 FAILURES_SHOWN = 10
 # So many seeds reach all that is worth reaching, or something is wrong with them.
@@ -29,6 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.trace is not None:
         return _show_trace(options.trace, flows, without_idempotency=options.without_idempotency)
     seeds = range(options.first, options.first + options.seeds)
+    if options.peer:
+        return _show_peer(seeds, options)
     is_told = sys.stderr.isatty() and not options.json
     summary = run_campaign(
         seeds,
@@ -59,6 +61,9 @@ def _read(arguments: list[str] | None) -> argparse.Namespace:
         action="store_true",
         help="Stripe knows no idempotency keys (with --flow payment_intent)",
     )
+    parser.add_argument(
+        "--peer", action="store_true", help="run the usual recipe in place of our own consumers"
+    )
     parser.add_argument("--trace", type=int, metavar="SEED", help="show one seed step by step")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per CPU)"
@@ -76,6 +81,28 @@ def _show_trace(seed: int, flows: Flows | None, *, without_idempotency: bool) ->
     print(f"\nseed {seed} ({report.plan.flows}): VIOLATED: {report.violation.invariant}")
     print(f"  {report.violation.detail}")
     return 1
+
+
+def _show_peer(seeds: range, options: argparse.Namespace) -> int:
+    """Show what the usual recipe costs; it always ends with 0, because it promises nothing."""
+    summary = run_peer_campaign(seeds, options.workers)
+    causes = {str(cause): count for cause, count in sorted(summary.double_charges.items())}
+    total = sum(causes.values())
+    if options.json:
+        document = {
+            "schedules": summary.schedules,
+            "customers": summary.customers,
+            "double_charges": total,
+            "culprits": summary.culprits,
+            "causes": causes,
+        }
+        print(json.dumps(document))
+        return 0
+    print(f"{total:,d} double charges of {summary.customers:,d} customers")
+    print(f"in {len(summary.culprits):,d} of {summary.schedules:,d} schedules")
+    for cause, count in causes.items():
+        print(f"{count:7,d}  {cause}")
+    return 0
 
 
 def _tell(summary: Summary) -> None:

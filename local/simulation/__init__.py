@@ -5,7 +5,7 @@ clock. At every port crossing the seed decides who goes on, what breaks and who 
 compares Stripe's ledger with the database after every effect.
 """
 
-from local.simulation.campaign import Failure, Summary, run_campaign
+from local.simulation.campaign import Failure, Summary, run_campaign, run_peer_campaign
 from local.simulation.judge import Invariant, Violation
 from local.simulation.plan import Flows
 from local.simulation.world import Report, simulate
@@ -18,5 +18,6 @@ __all__ = [
     "Summary",
     "Violation",
     "run_campaign",
+    "run_peer_campaign",
     "simulate",
 ]

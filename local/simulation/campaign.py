@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from local.simulation.hazards import Hazard
+from local.simulation.peer import PeerSummary, run_peer
 from local.simulation.plan import PLACES, Flows, InterventionKind
 from local.simulation.world import simulate
 from shared.outcome import Outcome
 from shared.ports import ClaimVerdict
 from shared.record import State
+
+Result = TypeVar("Result")
 
 SEEDS_PER_BATCH = 20
 SECONDS_BETWEEN_TELLING = 0.2
@@ -118,10 +122,7 @@ def run_campaign(
     run = partial(_run_batch, flows=flows, without_idempotency=without_idempotency)
     summary = Summary()
     started = told = time.monotonic()
-    batches = [
-        seeds[first : first + SEEDS_PER_BATCH] for first in range(0, len(seeds), SEEDS_PER_BATCH)
-    ]
-    for batch in _run_batches(run, batches, workers):
+    for batch in _run_batches(run, _in_batches(seeds), workers):
         summary.add(batch)
         summary.seconds = time.monotonic() - started
         if time.monotonic() - told > SECONDS_BETWEEN_TELLING:
@@ -130,9 +131,28 @@ def run_campaign(
     return summary
 
 
+def run_peer_campaign(seeds: range, workers: int) -> PeerSummary:
+    """Let the usual recipe live through every seed.
+
+    Args:
+        seeds: which.
+        workers: processes to share the work.
+    """
+    summary = PeerSummary()
+    for batch in _run_batches(run_peer, _in_batches(seeds), workers):
+        summary.add(batch)
+    return summary
+
+
+def _in_batches(seeds: range) -> list[range]:
+    return [
+        seeds[first : first + SEEDS_PER_BATCH] for first in range(0, len(seeds), SEEDS_PER_BATCH)
+    ]
+
+
 def _run_batches(
-    run: Callable[[range], Summary], batches: Sequence[range], workers: int
-) -> Iterable[Summary]:
+    run: Callable[[range], Result], batches: Sequence[range], workers: int
+) -> Iterable[Result]:
     if workers == 1:
         yield from map(run, batches)
         return

@@ -1,8 +1,10 @@
 """The processes of a simulation: started, killed, started again, set to the other flow."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Protocol, TypeAlias
 
 from local.simulation.broker import Broker, SimulatedSettlement
 from local.simulation.hazards import SECONDS_PER_HOUR
@@ -14,13 +16,24 @@ from local.simulation.stripe_side import API_KEY, FOREIGN_API_KEY, SimulatedPaym
 from shared.biller import Biller, BillingRules
 from shared.decision_log import describe_defect
 from shared.errors import RecordsUnavailable
-from shared.ports import Delivery, Envelope
+from shared.outcome import Outcome
+from shared.ports import Delivery, Envelope, Settlement
 from shared.reconcile import reconcile
 from shared.record import Flow
 from shared.store.memory import MemoryStore
 
 CALM_PAUSES_SECONDS = (2 * SECONDS_PER_HOUR, 12 * SECONDS_PER_HOUR)
 RESTART_SECONDS_AT_MOST = 2 * SECONDS_PER_HOUR
+
+
+class Consumer(Protocol):
+    """What handles a message."""
+
+    def handle(self, delivery: Delivery, settlement: Settlement) -> Outcome:
+        """See `Biller.handle`."""
+
+
+MakeConsumer: TypeAlias = Callable[[Process, SimulatedPayments], Consumer]
 
 
 class Fleet:
@@ -33,6 +46,7 @@ class Fleet:
         stripe: what they charge through.
         broker: what they consume.
         judge: looks on.
+        make_consumer: in place of our own consumers; then nothing reconciles.
     """
 
     def __init__(
@@ -43,7 +57,9 @@ class Fleet:
         stripe: StripeSide,
         broker: Broker,
         judge: Judge,
+        make_consumer: MakeConsumer | None = None,
     ) -> None:
+        self._make_consumer = make_consumer
         self._stage = stage
         self._plan = plan
         self._store = store
@@ -91,11 +107,16 @@ class Fleet:
         records = SimulatedRecords(process, self._store, self._judge)
         payments = SimulatedPayments(process, self._stripe, api_key)
         biller = Biller(records, payments, process, self._rules(planned))
+        consumer: Consumer = biller
+        if self._make_consumer is not None:
+            consumer = self._make_consumer(process, payments)
         for _ in range(planned.worker_count):
+            if planned.cloud is None and self._make_consumer is not None:
+                continue
             if planned.cloud is None:
                 process.spawn(partial(self._reconcile, process, biller, records))
             else:
-                process.spawn(partial(self._consume, process, biller, planned.cloud))
+                process.spawn(partial(self._consume, process, consumer, planned.cloud))
 
     def _crashed(self, number: int) -> None:
         self._alive.pop(number, None)
@@ -113,7 +134,7 @@ class Fleet:
             key_livemode=False,
         )
 
-    def _consume(self, process: Process, biller: Biller, cloud: str) -> None:
+    def _consume(self, process: Process, consumer: Consumer, cloud: str) -> None:
         while True:
             message = self._broker.receive(process, cloud)
             settlement = SimulatedSettlement(
@@ -121,7 +142,7 @@ class Fleet:
             )
             envelope = Envelope(cloud, message.message_id, message.delivery_count)
             try:
-                outcome = biller.handle(Delivery(message.body, envelope), settlement)
+                outcome = consumer.handle(Delivery(message.body, envelope), settlement)
             except Exception as error:  # noqa: BLE001 - the core promises that none comes
                 self._judge.condemn(Invariant.NO_DEFECT, describe_defect(error))
                 return

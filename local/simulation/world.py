@@ -10,7 +10,7 @@ from functools import partial
 
 from local.simulation.broker import DELIVERIES_EXHAUSTED, Broker, Message, MessageState
 from local.simulation.customers import body_of, make_customers
-from local.simulation.fleet import Fleet
+from local.simulation.fleet import Fleet, MakeConsumer
 from local.simulation.hazards import SECONDS_PER_DAY, SECONDS_PER_HOUR, Chance
 from local.simulation.interventions import Interventions
 from local.simulation.judge import Invariant, Judge, Violation
@@ -72,9 +72,20 @@ def simulate(seed: int, flows: Flows | None = None, *, without_idempotency: bool
 
 
 class World:
-    """All parts of one simulation, put together."""
+    """All parts of one simulation, put together.
 
-    def __init__(self, plan: Plan) -> None:
+    Args:
+        plan: what the seed decided.
+        make_judge: in place of the judge of our own promises.
+        make_consumer: in place of our own consumers, and of reconcile.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        make_judge: type[Judge] = Judge,
+        make_consumer: MakeConsumer | None = None,
+    ) -> None:
         self._plan = plan
         chance = Chance(plan.seed, plan.rates, plan.sore_spot)
         self._stage = stage = Stage(plan.seed, Scheduler(MAX_STEPS), chance)
@@ -84,13 +95,15 @@ class World:
             idempotency=plan.has_idempotency, settlement_seconds=plan.settlement_seconds
         )
         model = StripeModel(plan.seed, lambda: STARTED_AT.timestamp() + stage.now_seconds, options)
-        self._judge = Judge(stage, plan, self._store, model)
+        self._judge = make_judge(stage, plan, self._store, model)
         self._judge.on_refused = self._consider_another_attempt
         self._stripe = StripeSide(stage, model, self._judge, plan.late_charge_seconds)
         self._broker = Broker(stage, plan.lock_seconds, plan.max_deliveries)
         self._broker.on_dead = self._consider_resubmission
         self._customers = make_customers(plan, self._stripe, self._judge)
-        self._fleet = Fleet(stage, plan, self._store, self._stripe, self._broker, self._judge)
+        self._fleet = Fleet(
+            stage, plan, self._store, self._stripe, self._broker, self._judge, make_consumer
+        )
         self._interventions = Interventions(
             stage,
             plan,
@@ -103,6 +116,19 @@ class World:
         self._resubmissions: Counter[bytes] = Counter()
         self._pending_resubmissions = 0
         self._rest_checks = 0
+
+    def end_after(self, seconds: float) -> None:
+        """End then, at rest or not.
+
+        Args:
+            seconds: of virtual time, from the start.
+        """
+        self._stage.scheduler.call_after(seconds, self._stage.scheduler.stop)
+
+    @property
+    def judge(self) -> Judge:
+        """Who looks on."""
+        return self._judge
 
     def run(self) -> Report:
         """Let faults rage, let them stop, wait for rest, and judge."""

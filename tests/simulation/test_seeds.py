@@ -15,7 +15,7 @@ import pytest
 from local import simulate as command
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS_IN_THE_SUITE = 400
+SEEDS_IN_THE_SUITE = 800
 SEEDS = 5000
 SEEDS_OF_A_FLOW = 60
 CROSSINGS_AT_LEAST = 200
