@@ -99,7 +99,7 @@ def test_one_winner_each(
     pool: ThreadPoolExecutor,
     claims_per_thread: int,
 ) -> None:
-    """Goal: of ten or more claims of each of 200 keys, by 50 threads at once, one gets the lease."""
+    """Goal: of many claims of each of 200 keys, by 50 threads at one time, one gets the lease."""
     postgres.open_run(cap_cents=KEYS * AMOUNT_CENTS)
     store = PostgresStore(crowded_url, THREADS)
     # Each key stands in the list so many times; each thread takes its share of the shuffled list.
